@@ -1,0 +1,103 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Steps in their one order, and the plans made of them.
+
+A step is one short thing with a proof. Every plan is a sub-sequence of `ORDER`, so that one pass of a run over the
+steps in this order advances every claimed incident as far as it can go, whatever its plan.
+"""
+
+from __future__ import annotations
+
+RESTART_DAEMON = "restart_daemon"
+DRAIN = "drain"
+CORDON = "cordon"
+AWAIT_DRAINED = "await_drained"
+REBOOT = "reboot"
+FENCE = "fence"
+DOWN = "down"
+RELEASE_PODS = "release_pods"
+FREE_JOBS = "free_jobs"
+POWER_ON = "power_on"
+AWAIT_BOOT = "await_boot"
+AWAIT_JOB_END = "await_job_end"
+END_ORPHANS = "end_orphans"
+CLEAN_SPOOL = "clean_spool"
+VERIFY = "verify"
+UNCORDON = "uncordon"
+RESUME = "resume"
+REQUEUE = "requeue"
+RERUN = "rerun"
+CONFIRM = "confirm"
+
+ORDER: tuple[str, ...] = (
+    RESTART_DAEMON,  # slurmd or kubelet on a node that is alive, same boot
+    DRAIN,  # in Slurm, with our reason
+    CORDON,  # in Kubernetes, with our annotation
+    AWAIT_DRAINED,  # a live node's jobs and pods end, are evicted, or the policy's time is over
+    REBOOT,  # over SSH, only if the boot ID is still the one on record (compared on the node itself)
+    FENCE,  # BMC of proved identity: ForceOff, and the BMC itself says Off
+    DOWN,  # in Slurm; only for a node that is proved off or dead
+    RELEASE_PODS,  # out-of-service taint; only for a node that is proved off
+    FREE_JOBS,  # opted-in jobs that the node's death requeued: begin time cleared
+    POWER_ON,  # BMC: On
+    AWAIT_BOOT,  # a new boot ID, registered with its scheduler after the boot
+    AWAIT_JOB_END,  # the job is not RUNNING and not COMPLETING
+    END_ORPHANS,  # no process of the job is left on any of its nodes
+    CLEAN_SPOOL,  # nothing of ended steps is left in the slurmd spool
+    VERIFY,  # configured resources, the site's health command
+    UNCORDON,  # only ours; the out-of-service taint goes too
+    RESUME,  # only ours, only after registration
+    REQUEUE,  # restart count above the recorded one and PENDING or RUNNING and no COMPLETING
+    RERUN,  # a failed Kubernetes Job again under a new name
+    CONFIRM,  # the proof that the fault is gone; closes the incident
+)
+
+PLANS: dict[str, tuple[str, ...]] = {
+    # how a node's repair goes on is chosen by what is found when it is claimed
+    "restart_daemon": (RESTART_DAEMON, CONFIRM),
+    "reboot_over_ssh": (
+        DRAIN,
+        CORDON,
+        AWAIT_DRAINED,
+        REBOOT,
+        FREE_JOBS,
+        AWAIT_BOOT,
+        CLEAN_SPOOL,
+        VERIFY,
+        UNCORDON,
+        RESUME,
+        CONFIRM,
+    ),
+    "reboot_by_power": (
+        DRAIN,
+        CORDON,
+        FENCE,
+        DOWN,
+        RELEASE_PODS,
+        FREE_JOBS,
+        POWER_ON,
+        AWAIT_BOOT,
+        CLEAN_SPOOL,
+        VERIFY,
+        UNCORDON,
+        RESUME,
+        CONFIRM,
+    ),
+    "return_node": (DRAIN, CORDON, FREE_JOBS, AWAIT_BOOT, CLEAN_SPOOL, VERIFY, UNCORDON, RESUME, CONFIRM),
+    "clean_spool": (DRAIN, AWAIT_DRAINED, CLEAN_SPOOL, VERIFY, RESUME, CONFIRM),
+    "quarantine_node": (DRAIN, CORDON),
+    "requeue_job": (AWAIT_JOB_END, END_ORPHANS, CLEAN_SPOOL, REQUEUE, CONFIRM),
+    "rerun_kubernetes_job": (RERUN, CONFIRM),
+}
+
+
+def next_step(plan: tuple[str, ...], done: str) -> str:
+    """The step of `plan` after `done`; the empty text after the last one; the first one for the empty text."""
+    position = plan.index(done) + 1 if done else 0
+    return plan[position] if position < len(plan) else ""
+
+
+def in_order(steps: set[str]) -> list[str]:
+    """These steps in the one order."""
+    return [step for step in ORDER if step in steps]

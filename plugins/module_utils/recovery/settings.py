@@ -1,0 +1,199 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The settings of the recovery: one file, read anew by every run and by every look of a source.
+
+The controller's role writes it (default `/etc/job-recovery/settings.yml`, mode 0640, no secrets in it: passwords and
+keys are files that it names). A change takes effect with the next look or run; nothing is kept in memory.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, Mapping, Optional, get_type_hints
+
+try:
+    import yaml
+except ImportError:  # the pure parts are used without it
+    yaml = None
+
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import BadInput, Unreadable
+
+DEFAULT_PATH = "/etc/job-recovery/settings.yml"
+OBSERVE = "observe"
+ACT = "act"
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Where recovery may act. A list that is empty allows nothing of its kind; `nodes` narrows the partitions."""
+
+    partitions: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SlurmSettings:
+    """How to reach Slurm. `timeout` in seconds for each command."""
+
+    enabled: bool = True
+    bin_dir: str = ""
+    timeout: float = 10.0
+    interval: float = 1.0  # seconds between two looks at the nodes
+    job_interval: float = 5.0  # seconds between two looks at the jobs
+
+
+@dataclass(frozen=True)
+class KubernetesSettings:
+    """How to reach Kubernetes; disabled where `kubeconfig` is empty."""
+
+    kubeconfig: str = ""
+    timeout: float = 10.0
+    node_grace: float = 0.0  # seconds a node may be not Ready before that is a fault
+    eviction_timeout: float = 600.0
+
+
+@dataclass(frozen=True)
+class LedgerSettings:
+    """The database. The password is the only content of `password_file` (mode 0600)."""
+
+    host: str = "127.0.0.1"
+    port: int = 3306
+    unix_socket: str = ""
+    database: str = "job_recovery"
+    user: str = "job_recovery"
+    password_file: str = "/etc/job-recovery/ledger.password"
+    ca_file: str = ""
+    timeout: float = 5.0
+
+
+@dataclass(frozen=True)
+class NodeSettings:
+    """SSH to the node helper of every node."""
+
+    ssh_user: str = "root"
+    ssh_port: int = 22
+    key_file: str = "/etc/job-recovery/ssh/id_ed25519"
+    known_hosts_file: str = "/etc/job-recovery/ssh/known_hosts"
+    connect_timeout: float = 3.0
+    spool_dir: str = ""  # empty: as the running cluster's configuration says
+    health_command: str = ""  # a path on the node that exits 0 when the node is fit; empty: none
+
+
+@dataclass(frozen=True)
+class PowerSettings:
+    """Redfish BMCs. `credentials_file` holds `user:password` (mode 0600)."""
+
+    credentials_file: str = "/etc/job-recovery/bmc.credentials"
+    ca_file: str = ""
+    timeout: float = 10.0
+    off_timeout: float = 60.0  # how long a ForceOff may take until the BMC says Off
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Gates' numbers; seconds unless said otherwise."""
+
+    max_age: float = 120.0  # of the look that produced a fault
+    reboot_window: float = 86400.0  # a node is rebooted once in it
+    cooldown: float = 300.0  # between two incidents of one target
+    max_parallel_reboots: int = 4
+    boot_timeout: float = 1800.0
+    drain_timeout: float = 3600.0
+    step_timeout: float = 300.0
+    lease: float = 30.0
+    default_attempts: int = 3  # of a job that does not say
+    max_attempts: int = 10  # whatever a job says
+    blast_radius_percent: float = 10.0
+    blast_radius_nodes: int = 10
+    common_cause_nodes: int = 4
+    common_cause_window: float = 300.0
+    breaker_failures: int = 3
+    health_timeout: float = 60.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything. `jobs` is `opt_in` or `all`; `mode` is `observe` or `act`."""
+
+    cluster: str
+    mode: str = OBSERVE
+    jobs: str = "opt_in"
+    stop_file: str = "/etc/job-recovery/STOP"
+    state_dir: str = "/var/lib/job-recovery"
+    scope: Scope = field(default_factory=Scope)
+    slurm: SlurmSettings = field(default_factory=SlurmSettings)
+    kubernetes: KubernetesSettings = field(default_factory=KubernetesSettings)
+    ledger: LedgerSettings = field(default_factory=LedgerSettings)
+    nodes: NodeSettings = field(default_factory=NodeSettings)
+    power: PowerSettings = field(default_factory=PowerSettings)
+    limits: Limits = field(default_factory=Limits)
+
+
+def load(path: Optional[str] = None) -> Settings:
+    """Read the settings of `path` (default: `$JOB_RECOVERY_SETTINGS`, else `DEFAULT_PATH`).
+
+    Raises:
+        Unreadable: the file cannot be read or is no YAML.
+        BadInput: an unknown or ill-typed setting, an empty scope.
+    """
+    path = path or os.environ.get("JOB_RECOVERY_SETTINGS") or DEFAULT_PATH
+    if yaml is None:
+        raise Unreadable("settings %s: the Python library PyYAML is missing" % path, "install it for this Python")
+    try:
+        with open(path, encoding="utf-8") as handle:
+            data = yaml.safe_load(handle)
+    except OSError as exc:
+        raise Unreadable("settings %s: %s" % (path, exc.strerror), "run site.yml, or give the right path") from exc
+    except (yaml.YAMLError, UnicodeDecodeError) as exc:
+        raise Unreadable("settings %s: no YAML (%s)" % (path, exc)) from exc
+    return parse(data)
+
+
+def parse(data: Any) -> Settings:
+    """Make settings of plain data (mappings, lists, numbers, text).
+
+    Raises:
+        BadInput: an unknown or ill-typed setting, an empty scope.
+    """
+    if not isinstance(data, Mapping) or "cluster" not in data:
+        raise BadInput("settings: `cluster` is missing", "say which cluster this is")
+    settings = _build(Settings, data, "")
+    if settings.mode not in (OBSERVE, ACT):
+        raise BadInput("settings: mode is %r" % settings.mode, "use observe or act")
+    if settings.jobs not in ("opt_in", "all"):
+        raise BadInput("settings: jobs is %r" % settings.jobs, "use opt_in or all")
+    if settings.slurm.enabled and not settings.scope.partitions:
+        raise BadInput("settings: scope.partitions is empty", "name the Slurm partitions that recovery may act on")
+    if settings.kubernetes.kubeconfig and not settings.scope.namespaces:
+        raise BadInput("settings: scope.namespaces is empty", "name the namespaces that recovery may act on")
+    return settings
+
+
+def _build(cls: Any, data: Any, where: str) -> Any:
+    if not isinstance(data, Mapping):
+        raise BadInput("settings: %s is no mapping" % (where or "the file"))
+    hints = get_type_hints(cls)
+    unknown = sorted(str(key) for key in set(data) - {item.name for item in fields(cls)})
+    if unknown:
+        raise BadInput("settings: unknown %s" % ", ".join(where + key for key in unknown), "remove or correct it")
+    return cls(**{key: _value(hints[key], value, where + key) for key, value in data.items()})
+
+
+def _value(hint: Any, value: Any, where: str) -> Any:
+    if is_dataclass(hint):
+        return _build(hint, value, where + ".")
+    if hint == tuple[str, ...]:
+        if isinstance(value, (list, tuple)) and all(isinstance(item, str) and item for item in value):
+            return tuple(value)
+    elif hint is float:
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0:
+            return float(value)
+    elif hint is int:
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+            return value
+    elif isinstance(value, hint):
+        return value
+    raise BadInput("settings: %s is %r" % (where, value), "give %s" % getattr(hint, "__name__", "a list of names"))
