@@ -1,0 +1,137 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which faults a look at Slurm shows. Pure: what is wrong now, not what to do and not whether to send it.
+
+Whose a drain is, maintenance and scope are not judged here but by the gates, so that the ledger can say why nothing
+was done. Left out is only what is no fault: what a person asked for and nothing broke, and what is in our own repair.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Iterable, Optional
+
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import reasons
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Job, JobState, NodeState
+
+# Every reason that the recovery gives to Slurm begins so; the incident's number follows.
+OUR_MARK = "job-recovery #"
+
+# Ends of a job that is worth a second run, and those that the same run would only reach again.
+ENDED_BY_FAULT = frozenset(("FAILED", "NODE_FAIL", "BOOT_FAIL"))
+ENDED_BY_LIMIT = frozenset(("OUT_OF_MEMORY", "TIMEOUT", "DEADLINE"))
+_LAUNCH_HELD = ("launch_failed_requeued_held", "launch failed requeued held")
+
+_BY_REASON = (
+    # the first kind that a part of the reason names is the fault
+    (reasons.REBOOT_FAILED, "reboot_failed"),
+    (reasons.CONFIGURATION, "node_misconfigured"),
+    (reasons.REBOOTED, "node_rebooted"),
+    (reasons.REPAIRABLE, "node_drained"),
+    (reasons.SILENT, "node_back"),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Seen:
+    """One fault as a look shows it; equal ones of two looks are one lasting fault.
+
+    Attributes:
+        kind: of the catalogue.
+        name: the node or the job id.
+        episode: what tells two faults of one job apart (its submission, which changes with each requeue).
+    """
+
+    kind: str
+    name: str
+    episode: int = 0
+
+
+def node_fault(state: NodeState) -> Optional[Seen]:
+    """The fault of one node, None for a node that is well, in our repair, or not understood."""
+    node = state.node
+    if not node.understood or node.powering or _in_our_repair(state.reason):
+        return None
+    if not node.responding:
+        # while `scontrol reboot` is at work a node is silent by wish
+        return None if node.rebooting else Seen("node_not_responding", state.name)
+    if node.misconfigured:
+        return Seen("node_misconfigured", state.name)
+    if not node.out_of_service:
+        return None
+    parts = reasons.classify_reason(state.reason)
+    for part, kind in _BY_REASON:
+        if part in parts and (kind != "node_back" or node.down):
+            return Seen(kind, state.name)
+    return None
+
+
+def node_faults(states: Iterable[NodeState]) -> list[Seen]:
+    """The faults of these nodes; of a node that a look shows several times, once for each partition, one."""
+    return list(dict.fromkeys(fault for fault in map(node_fault, states) if fault))
+
+
+def job_candidate(state: JobState, previous: Optional[JobState]) -> Optional[Seen]:
+    """The fault that a job may have, by its state alone; `confirmed` tells by its details whether it has.
+
+    Args:
+        state: the job now.
+        previous: the job in the look before, None when it was not seen.
+    """
+    name, episode = job_name(state), state.submit_time or 0
+    if "COMPLETING" in state.flags:
+        return None
+    if state.state in ENDED_BY_FAULT | ENDED_BY_LIMIT:
+        return Seen("job_failed", name, episode)
+    if state.state != "PENDING":
+        return None
+    if (state.state_reason or "").startswith(_LAUNCH_HELD):
+        return Seen("job_launch_held", name, episode)
+    if previous is None or previous.submit_time != state.submit_time or previous.state != "PENDING":
+        return Seen("stale_spool", name, episode)
+    return None
+
+
+def confirmed(candidate: Seen, job: Job, everybody: bool) -> bool:
+    """Whether a job with these details is one that recovery is asked to look after, and has what the state suggested.
+
+    Args:
+        candidate: by the job's state.
+        job: its details.
+        everybody: the site recovers all jobs, not only those whose comment opts in.
+    """
+    if not job.het_leader or not (everybody or asks_for_recovery(job.comment)):
+        return False
+    # a job that never ran cannot have left anything behind
+    return candidate.kind != "stale_spool" or bool(job.restart_count)
+
+
+def asks_for_recovery(comment: Optional[str]) -> bool:
+    """Whether a comment looks like an opt-in. Whether it is a good one, the gate `opt_in` says, and records why not."""
+    if not comment or "auto_resume_mode" not in comment:
+        return False
+    try:
+        data = json.loads(comment)
+    except (ValueError, RecursionError):
+        return True
+    return isinstance(data, dict) and isinstance(data.get("APS"), dict)
+
+
+def suggestion(candidate: Seen, state: JobState) -> Optional[str]:
+    """A remediation other than the catalogue's: what ended at a limit would end there again, and is only reported."""
+    return "report" if candidate.kind == "job_failed" and state.state in ENDED_BY_LIMIT else None
+
+
+def job_name(state: JobState) -> str:
+    """The id by which Slurm's commands take the job; a task of an array by array and task."""
+    if state.array_job_id and state.array_task_id is not None:
+        return "%d_%d" % (state.array_job_id, state.array_task_id)
+    return str(state.id)
+
+
+def _in_our_repair(reason: Optional[str]) -> bool:
+    text = (reason or "").strip()
+    # what Slurm or a person adds to our text after `, ` is news
+    return text.startswith(OUR_MARK) and ", " not in text
