@@ -131,6 +131,13 @@ def verify(artifact: Artifact) -> None:
         raise LabError(f"Cache {artifact.path} is damaged ({problem}). Remove that folder and run lab/up again.")
 
 
+def verify_all() -> None:
+    """verify() for every artifact in the cache."""
+    for manifest in sorted(root().glob(f"[!.]*/{_MANIFEST}")):
+        told = json.loads(manifest.read_text(encoding="utf-8"))
+        verify(Artifact(told["name"], told["key"], manifest.parent))
+
+
 def _write_manifest(folder: Path, name: str, key: str) -> None:
     files = [file for file in sorted(folder.rglob("*")) if file.is_file() and not file.is_symlink()]
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:

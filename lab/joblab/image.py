@@ -1,17 +1,20 @@
 # Copyright: mission_control.job_recovery contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The root file system of every lab host: Debian packages and the files under lab/files/image."""
+"""The root file system of every lab host: Debian packages, as they are.
+
+What makes a lab host of them (lab/files/host) comes at a host's first boot, so that a change there costs no new image.
+"""
 
 from __future__ import annotations
 
+import collections
+import os
 import subprocess
-import tempfile
 from pathlib import Path
 
 from . import cache, command, host, progress
 from .errors import LabError
-from .instance import checkout
 
 SUITE = "trixie"
 #: Name of the image inside the store.
@@ -32,16 +35,14 @@ PACKAGES = {
     "ansible-rulebook": "openjdk-21-jre-headless",
 }
 _LEFT_OUT = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/locale/*")
+#: Java's packages register alternatives for manual pages and fail where their folder is left out.
+_ESSENTIAL_HOOK = '--essential-hook=mkdir -p "$1/usr/share/man/man1"'
 _BUILD_SECONDS = 1200
-
-
-def _files() -> Path:
-    return checkout() / "lab" / "files" / "image"
 
 
 def ensure() -> cache.Artifact:
     """The image, as a read-only store of podman's (folder ``store`` of the artifact); built if it is not cached."""
-    material = {"suite": SUITE, "packages": PACKAGES, "left out": _LEFT_OUT, "files": _files(), "name": NAME}
+    material = {"suite": SUITE, "packages": PACKAGES, "left out": _LEFT_OUT, "name": NAME}
     return cache.ensure("image", material, _build, doing="Building the image of the hosts (2 to 4 minutes)")
 
 
@@ -62,20 +63,28 @@ def _bootstrap(tarball: Path) -> None:
         *(f"--dpkgopt=path-exclude={pattern}" for pattern in _LEFT_OUT),
         '--aptopt=Acquire::Languages "none"',
         "--aptopt=Acquire::Retries 3",
-        f'--customize-hook={_files() / "customize.sh"} "$1"',
+        _ESSENTIAL_HOOK,
         SUITE,
         str(tarball),
         host.debian_mirror(),
     ]
-    with tempfile.TemporaryFile("w+") as log:
-        process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    # In a mount namespace, and with its folder beside the result: a killed build leaves neither mounts nor files.
+    argv = ["unshare", "--mount", "--propagation", "private", *argv]
+    env = {**os.environ, "TMPDIR": str(tarball.parent)}
+    tail: collections.deque[str] = collections.deque(maxlen=25)
+    process = subprocess.Popen(
+        argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
         for line in process.stdout or ():
-            log.write(line)
+            tail.append(line)
             if line.startswith("I: "):
                 progress.note(f"  {line[3:].strip()}")
-        if process.wait() != 0:
-            log.seek(0)
-            raise LabError("mmdebstrap failed:\n" + "".join(log.readlines()[-25:]))
+        status = process.wait()
+    finally:
+        process.terminate()
+    if status != 0:
+        raise LabError("mmdebstrap failed:\n" + "".join(tail))
 
 
 def _import(tarball: Path, store: Path) -> None:

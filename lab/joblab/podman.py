@@ -142,7 +142,7 @@ def _run_arguments(instance: Instance, host: str) -> list[str]:
         "--dns=none",
         *(f"--volume={source}:{target}" for source, target in volumes.items()),
         image.NAME,
-        "/usr/local/sbin/lab-init",
+        "/opt/lab/seed/usr/local/sbin/lab-init",
     ]
 
 
@@ -162,6 +162,12 @@ def containers(instance: Instance) -> dict[str, dict[str, object]]:
         }
         for item in described
     }
+
+
+def status(instance: Instance, host: str) -> str:
+    """podman's word for the state of a host's container: ``running``, ``exited``, ``created`` ..."""
+    argv = ["container", "inspect", "--format={{.State.Status}}", instance.container(host)]
+    return run(instance, argv).stdout.strip()
 
 
 def record_ids(instance: Instance) -> None:

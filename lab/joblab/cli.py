@@ -1,0 +1,95 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The commands lab/up, lab/down, lab/status, lab/ssh and lab/slurm-conf."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from . import host, instance, lifecycle, progress, slurm, ssh, status
+from .errors import LabError
+
+
+def main(command: Callable[[Sequence[str]], int]) -> None:
+    """Run one command; errors that a person can act on are shown without a traceback. Exit codes: 0, 1 or the command's."""
+    try:
+        sys.exit(command(sys.argv[1:]))
+    except LabError as exc:
+        print(f"{os.path.basename(sys.argv[0])}: {exc}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print("Interrupted. The same command can be run again; lab/down removes all.", file=sys.stderr)
+        sys.exit(130)
+
+
+def up(arguments: Sequence[str]) -> int:
+    """lab/up"""
+    parser = argparse.ArgumentParser(
+        prog="lab/up",
+        description="Bring up a real Slurm and Kubernetes cluster in containers on this machine. "
+        "LAB_INSTANCE (0 to 9) picks one of several. Run again, it completes and verifies.",
+    )
+    parser.add_argument("--only", choices=["slurm"], help="leave Kubernetes and the registry out")
+    parser.add_argument("--check", action="store_true", help="only tell whether this machine can run the lab")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="other value in slurm.conf")
+    parser.add_argument("--verify-cache", action="store_true", help="compare checksums of all cached files")
+    options = parser.parse_args(arguments)
+    lab = instance.from_environment()
+    if options.check:
+        host.check(lab)
+        progress.note("This machine can run the lab")
+        return 0
+    lifecycle.up(
+        lab, with_kubernetes=options.only != "slurm", settings=options.set, verify_cache=options.verify_cache
+    )
+    return 0
+
+
+def down(arguments: Sequence[str]) -> int:
+    """lab/down"""
+    parser = argparse.ArgumentParser(
+        prog="lab/down",
+        description="Remove the lab from this machine: processes, network, files. The cache stays.",
+    )
+    parser.parse_args(arguments)
+    lifecycle.down(instance.from_environment())
+    return 0
+
+
+def show_status(arguments: Sequence[str]) -> int:
+    """lab/status"""
+    parser = argparse.ArgumentParser(prog="lab/status", description="Tell what is up. Exit code 0: everything is.")
+    parser.parse_args(arguments)
+    report = status.report(instance.from_environment())
+    print("\n".join(report.lines))
+    return 0 if report.healthy else 1
+
+
+def open_shell(arguments: Sequence[str]) -> int:
+    """lab/ssh"""
+    parser = argparse.ArgumentParser(prog="lab/ssh", description="Run a command, or a shell, on a host of the lab.")
+    parser.add_argument("host", choices=instance.HOSTS)
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="passed to the remote shell, as ssh does")
+    options = parser.parse_args(arguments)
+    argv = ssh.argv(instance.from_environment(), options.host, " ".join(options.command))
+    if sys.stdin.isatty() and not options.command:
+        argv.insert(1, "-t")
+    os.execvp(argv[0], argv)
+
+
+def configure_slurm(arguments: Sequence[str]) -> int:
+    """lab/slurm-conf"""
+    parser = argparse.ArgumentParser(
+        prog="lab/slurm-conf",
+        description="Change settings in slurm.conf on all hosts and have Slurm read it, for example ReturnToService=0.",
+    )
+    parser.add_argument("setting", nargs="+", metavar="KEY=VALUE", help="KEY= brings the lab's default back")
+    options = parser.parse_args(arguments)
+    lab = instance.from_environment()
+    slurm.set_configuration(lab, slurm.parse_settings(options.setting))
+    slurm.push_configuration(lab)
+    return 0

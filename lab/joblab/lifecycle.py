@@ -1,0 +1,193 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Bringing an instance up and down. Both can be interrupted at any point and run again."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from . import cache, command, host, image, inventory, podman, power, processes, progress, seed, slurm, ssh
+try: from . import binaries, bmc, kubernetes, pki, registry
+except ImportError: bmc = None
+from .errors import LabError
+from .instance import HEAD, Instance
+
+_BOOT_SECONDS = 60
+
+
+@contextlib.contextmanager
+def exclusive(instance: Instance) -> Iterator[None]:
+    """One up or down of an instance at a time. Raises LabError if another one is at work."""
+    folder = instance.state.parent
+    folder.mkdir(exist_ok=True)
+    (folder / ".gitignore").write_text("*\n", encoding="ascii")
+    with (folder / f"{instance.number}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as exc:
+            raise LabError(f"Another lab/up or lab/down of instance {instance.number} is at work here") from exc
+        yield
+
+
+def up(instance: Instance, *, with_kubernetes: bool, settings: Sequence[str] = (), verify_cache: bool = False) -> None:
+    """Bring the instance up, or complete what is missing of it, or verify that nothing is."""
+    host.check(instance)
+    changes = slurm.parse_settings(settings)
+    with exclusive(instance):
+        processes.check_owner(instance)
+        host.install_packages()
+        artifact = _artifacts(with_kubernetes, verify_cache)
+        if changes:
+            slurm.set_configuration(instance, changes)
+        if not _intact(instance):
+            _tear_down(instance)
+            _start(instance, artifact)
+        _switch_on(instance)
+        if _complete(instance, with_kubernetes):
+            progress.note("Everything is installed")
+        else:
+            _install(instance, with_kubernetes)
+            _mark_complete(instance, with_kubernetes)
+        if changes:
+            slurm.push_configuration(instance)
+    progress.note(f"Lab instance {instance.number} is up. Inventory: {instance.inventory}")
+
+
+def down(instance: Instance) -> None:
+    """End and remove all of the instance; also what is left when it was killed from outside."""
+    with exclusive(instance):
+        processes.check_owner(instance)
+        with progress.step(f"Removing lab instance {instance.number}"):
+            _tear_down(instance)
+            if instance.state.exists():
+                shutil.rmtree(instance.state)
+
+
+def _artifacts(with_kubernetes: bool, verify_cache: bool) -> cache.Artifact:
+    """All that comes from the cache, made side by side where it is missing; returns the image."""
+    with ThreadPoolExecutor() as pool:
+        made = [pool.submit(image.ensure)]
+        if with_kubernetes:
+            made.append(pool.submit(binaries.ensure))
+        results = [future.result() for future in made]
+    if verify_cache:
+        with progress.step("Verifying the checksums of the cache"):
+            cache.verify_all()
+    return results[0]
+
+
+def _intact(instance: Instance) -> bool:
+    """Whether all containers are there, with the processes that watch over them."""
+    if processes.namespace_pid(instance) is None or not (instance.state / "containers.json").exists():
+        return False
+    try:
+        present = podman.containers(instance)
+    except LabError as exc:
+        progress.note(f"What is left of an earlier lab does not answer and is cleared: {exc}")
+        return False
+    lost = [name for name, item in present.items() if item["running"] and not _alive(instance, item["monitor"])]
+    if lost:
+        progress.note(f"Without their monitor, and therefore made again: {', '.join(lost)}")
+    return set(present) == set(instance.hosts) and not lost
+
+
+def _alive(instance: Instance, pid: object) -> bool:
+    return pid in processes.pids(processes.cgroup(instance) / "conmon")
+
+
+def _start(instance: Instance, artifact: cache.Artifact) -> None:
+    with progress.step("Keys, addresses and configuration"):
+        seed.prepare(instance)
+        inventory.write(instance)
+        podman.configure(instance, artifact)
+        processes.open_namespace(instance)
+    with progress.step(f"Starting {len(instance.hosts)} hosts"):
+        podman.create(instance, instance.hosts)
+        podman.record_ids(instance)
+
+
+def _switch_on(instance: Instance) -> None:
+    """Every host on and reachable, whatever faults were made on it."""
+    processes.open_namespace(instance)
+    for name in instance.hosts:
+        power.thaw(instance, name)
+        if power.power_state(instance, name) is power.Power.OFF:
+            progress.note(f"{name} was off")
+            power.power_on(instance, name)
+    with progress.step("Hosts answer by SSH"):
+        _all(
+            lambda name: command.wait_for(
+                f"{name} answers by SSH", lambda: ssh.answers(instance, name), timeout=_BOOT_SECONDS
+            ),
+            instance.hosts,
+        )
+
+
+def _install(instance: Instance, with_kubernetes: bool) -> None:
+    works: list[Callable[[], None]] = [lambda: _install_slurm(instance), lambda: _start_bmc(instance)]
+    if with_kubernetes:
+        works.append(lambda: _install_kubernetes(instance))
+    _all(lambda work: work(), works)
+
+
+def _install_slurm(instance: Instance) -> None:
+    with progress.step("Slurm: accounts"):
+        slurm.set_up_accounts(instance)
+    with progress.step("Slurm: all nodes idle"):
+        slurm.wait_idle(instance)
+
+
+def _start_bmc(instance: Instance) -> None:
+    with progress.step("BMC"):
+        bmc and bmc.start(instance)
+
+
+def _install_kubernetes(instance: Instance) -> None:
+    with progress.step("Kubernetes: certificates"):
+        pki.ensure(instance)
+    with progress.step("Kubernetes: control plane, registry, kubelets"):
+        _all(
+            lambda work: work(),
+            [
+                lambda: kubernetes.install_head(instance),
+                lambda: registry.install(instance),
+                lambda: kubernetes.install_nodes(instance, instance.nodes),
+            ],
+        )
+    with progress.step("Kubernetes: all nodes Ready"):
+        kubernetes.wait_ready(instance)
+
+
+def _all(work: Callable, items: Sequence) -> None:
+    """Do work on all items side by side; raises the first error after all have ended."""
+    with ThreadPoolExecutor(max_workers=max(len(items), 1)) as pool:
+        list(pool.map(work, items))
+
+
+def _complete(instance: Instance, with_kubernetes: bool) -> bool:
+    file = instance.state / "installed.json"
+    installed = json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
+    return "slurm" in installed and (bmc is None or bmc.running(instance)) and ("kubernetes" in installed or not with_kubernetes)
+
+
+def _mark_complete(instance: Instance, with_kubernetes: bool) -> None:
+    parts = ["slurm", *(["kubernetes"] if with_kubernetes else [])]
+    (instance.state / "installed.json").write_text(json.dumps(parts), encoding="utf-8")
+
+
+def _tear_down(instance: Instance) -> None:
+    """Kill the instance's processes, with which its namespaces go, and remove what belongs to this run of it."""
+    processes.kill_group(processes.cgroup(instance))
+    if command.run(["ip", "link", "show", "dev", instance.name], check=False).returncode == 0:
+        command.run(["ip", "link", "delete", "dev", instance.name])
+    for name in ("podman", "volumes", "power_off"):
+        if (instance.state / name).exists():
+            shutil.rmtree(instance.state / name)
+    for name in ("containers.json", "installed.json"):
+        (instance.state / name).unlink(missing_ok=True)
