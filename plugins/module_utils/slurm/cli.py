@@ -1,0 +1,242 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Slurm's commands with a deadline for each: `SlurmCli`, and `AsyncSlurmCli` for event loops.
+
+Both have the same methods; those of `AsyncSlurmCli` are awaited. A command that misses its deadline is killed with
+its whole process group, and `TimedOut` says that nothing is known. Errors are those of `commands.check`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+from typing import Any, Iterable, Mapping, Optional
+
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import BadInput, RecoveryError, TimedOut
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.commands import (
+    Argv,
+    Commands,
+    Operation,
+    Output,
+)
+
+DEFAULT_TIMEOUT = 10.0
+# A killed command ends at once, unless the kernel holds it (a file system that hangs); nobody waits for that.
+_REAP_SECONDS = 2.0
+
+# Settings of the caller that would change what the commands select or print (squeue(1), sinfo(1), sacct(1),
+# scontrol(1): INPUT ENVIRONMENT VARIABLES).
+_FOREIGN_SETTINGS = ("SQUEUE_", "SINFO_", "SACCT_", "SCONTROL_", "SACCTMGR_", "SLURM_CLUSTERS", "SLURM_BITSTR_LEN",
+                     "SLURM_JSON", "SLURM_YAML", "SLURM_DEBUG_FLAGS", "SLURM_TIME_FORMAT")
+_OURS = {"LC_ALL": "C", "TZ": "UTC", "SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
+
+
+def environment(caller: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of Slurm's commands: the caller's, without what would change their answers."""
+    kept = {name: value for name, value in caller.items() if not name.startswith(_FOREIGN_SETTINGS)}
+    return {**kept, **_OURS}
+
+
+class Slurm:
+    """The methods of both adapters. `bin_dir` is where the commands are (default: PATH), `timeout` seconds a command."""
+
+    def __init__(self, bin_dir: Optional[str] = None, timeout: float = DEFAULT_TIMEOUT) -> None:
+        self._bin_dir = bin_dir or None
+        self._timeout = timeout
+        self._commands = Commands()
+
+    def _run(self, operation: Operation[Any]) -> Any:
+        raise NotImplementedError
+
+    # Reading
+
+    def nodes(self, names: Optional[Iterable[str]] = None, missing_ok: bool = False) -> Any:
+        """Return `Node`s by one call; all nodes for None. A name that Slurm does not know is `Absent`, or left out."""
+        return self._run(self._commands.nodes(names, missing_ok))
+
+    def node_states(self, partitions: Optional[Iterable[str]] = None) -> Any:
+        """Return a `NodeState` of every node: the cheap look, with every flag."""
+        return self._run(self._commands.node_states(partitions))
+
+    def node_events(self, names: Iterable[str], since: int) -> Any:
+        """Return what slurmdbd recorded of nodes since a time: `name`, `state`, `reason`, `user`, `time`."""
+        return self._run(self._commands.node_events(names, since))
+
+    def jobs(self, ids: Iterable[Any], missing_ok: bool = False) -> Any:
+        """Return `Job`s by one call (text: one a job). An id names a job, an array, a task or a component.
+
+        A job that slurmctld has forgotten (MinJobAge) is `Absent`, or left out.
+        """
+        return self._run(self._commands.jobs(ids, missing_ok))
+
+    def jobs_on(self, nodes: Iterable[str]) -> Any:
+        """Return the `Job`s that run, are suspended or complete on any of the nodes."""
+        return self._run(self._commands.jobs_on(nodes))
+
+    def job_states(
+        self, ids: Optional[Iterable[Any]] = None, nodes: Optional[Iterable[str]] = None, only_states: bool = False
+    ) -> Any:
+        """Return `JobState`s of the jobs in the queue, of some jobs (ended ones too), or of jobs on nodes: cheap.
+
+        With `only_states`, slurmctld (24.05 and later) answers without its job lock, and gives ids and states only.
+        """
+        return self._run(self._commands.job_states(ids, nodes, only_states))
+
+    def accounting(
+        self, ids: Optional[Iterable[Any]] = None, since: Optional[int] = None, steps: bool = False
+    ) -> Any:
+        """Return `AccountingRecord`s, one for every run of a job, of jobs or since a time."""
+        return self._run(self._commands.accounting(ids, since, steps))
+
+    def config(self) -> Any:
+        """Return slurmctld's settings by name; one that is not set is missing."""
+        return self._run(self._commands.config())
+
+    def ping(self) -> Any:
+        """Return the `Controller`s and whether each answers."""
+        return self._run(self._commands.ping())
+
+    # Writing
+
+    def update_node(self, names: Iterable[str], state: str, reason: Optional[str] = None) -> Any:
+        """Set nodes to DRAIN, DOWN or RESUME by one call."""
+        return self._run(self._commands.update_node(names, state, reason))
+
+    def update_job(
+        self,
+        job: Any,
+        start_now: bool = False,
+        excluded_nodes: Optional[Iterable[str]] = None,
+        admin_comment: Optional[str] = None,
+    ) -> Any:
+        """Clear a job's begin time, set the nodes it must not get, or the administrator's comment."""
+        return self._run(self._commands.update_job(job, start_now, excluded_nodes, admin_comment))
+
+    def requeue(self, job: Any) -> Any:
+        """Requeue one batch job. Slurm takes a CANCELLED or COMPLETED job too: look at it before."""
+        return self._run(self._commands.requeue(job))
+
+    def release(self, job: Any) -> Any:
+        """Release one held job."""
+        return self._run(self._commands.release(job))
+
+    # Shared by the adapters
+
+    def _program(self, argv: Argv) -> str:
+        program = os.path.join(self._bin_dir, argv[0]) if self._bin_dir else shutil.which(argv[0])
+        if not program or not os.access(program, os.X_OK):
+            raise BadInput(
+                "Slurm's command %s is not there: %s" % (argv[0], self._bin_dir or "not in PATH"),
+                "install Slurm's client commands, or set bin_dir",
+            )
+        return program
+
+    def _timed_out(self, argv: Argv) -> TimedOut:
+        return TimedOut(
+            "%s did not end within %g s; what it should tell or do is unknown" % (argv[0], self._timeout),
+            "check that slurmctld answers (`scontrol ping`)",
+            command=list(argv),
+            cause="timeout",
+        )
+
+
+class SlurmCli(Slurm):
+    """Runs the commands one after another and waits for each."""
+
+    def _run(self, operation: Operation[Any]) -> Any:
+        argv = next_argv(operation, None)
+        while isinstance(argv, list):
+            argv = next_argv(operation, self._call(argv))
+        return argv.value
+
+    def _call(self, argv: Argv) -> Output:
+        try:
+            process = subprocess.Popen(
+                [self._program(argv)] + argv[1:],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=environment(os.environ),
+                start_new_session=True,
+            )
+        except OSError as exc:
+            raise RecoveryError("cannot run %s: %s" % (argv[0], exc), command=list(argv)) from None
+        try:
+            stdout, stderr = process.communicate(timeout=self._timeout)
+        except subprocess.TimeoutExpired:
+            raise self._timed_out(argv) from None
+        finally:
+            if process.returncode is None:
+                _kill_group(process.pid)
+                _reap(process)
+            for stream in (process.stdout, process.stderr):
+                if stream is not None:
+                    stream.close()
+        return Output(argv, process.returncode, stdout, stderr)
+
+
+class AsyncSlurmCli(Slurm):
+    """The same without blocking an event loop; cancelling kills the command."""
+
+    async def _run(self, operation: Operation[Any]) -> Any:
+        argv = next_argv(operation, None)
+        while isinstance(argv, list):
+            argv = next_argv(operation, await self._call(argv))
+        return argv.value
+
+    async def _call(self, argv: Argv) -> Output:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                self._program(argv),
+                *argv[1:],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=environment(os.environ),
+                start_new_session=True,
+            )
+        except OSError as exc:
+            raise RecoveryError("cannot run %s: %s" % (argv[0], exc), command=list(argv)) from None
+        try:
+            stdout, stderr = await asyncio.wait_for(process.communicate(), self._timeout)
+        except asyncio.TimeoutError:
+            raise self._timed_out(argv) from None
+        finally:
+            if process.returncode is None:
+                _kill_group(process.pid)
+                await asyncio.wait((asyncio.ensure_future(process.wait()),), timeout=_REAP_SECONDS)
+        return Output(argv, process.returncode, stdout, stderr)
+
+
+class Result:
+    """What an operation returned."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def next_argv(operation: Operation[Any], output: Optional[Output]) -> Any:
+    """Advance an operation: the argv of its next command (a list), or its `Result`."""
+    try:
+        return next(operation) if output is None else operation.send(output)
+    except StopIteration as stop:
+        return Result(stop.value)
+
+
+def _reap(process: subprocess.Popen[bytes]) -> None:
+    try:
+        process.wait(_REAP_SECONDS)
+    except subprocess.TimeoutExpired:
+        pass
+
+
+def _kill_group(pid: int) -> None:
+    """Kill a command and what it started; it leads its own process group."""
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass

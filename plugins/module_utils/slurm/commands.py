@@ -1,0 +1,426 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is asked of Slurm's commands and how the answers are read, without running anything.
+
+An operation is a generator: it yields the argv of a command, is sent its `Output` and returns models. The adapters in
+`cli` drive it, one with subprocess, one with asyncio; argv and parsers exist once. Nothing ever passes a shell.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import secrets
+import time
+from typing import Any, Generator, Iterable, Optional, Sequence, TypeVar
+
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import (
+    Absent,
+    BadInput,
+    Conflict,
+    Forbidden,
+    RecoveryError,
+    Unreachable,
+    Unreadable,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import (
+    hostlist,
+    models,
+    parse_json,
+    parse_text,
+    values,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.reasons import clean_text
+
+Argv = list[str]
+T = TypeVar("T")
+
+# NodeList, StateComplete, Reason. A state with every flag of Slurm is some 300 bytes long.
+SINFO_WIDTHS = (256, 400, 256)
+
+_JOB_STATE_COLUMNS = (
+    ("id", "%A"),
+    ("array_job_id", "%F"),
+    ("array_task", "%K"),
+    ("state", "%T"),
+    ("uid", "%U"),
+    ("nodes", "%N"),
+    ("partition", "%P"),
+    ("submit", "%V"),
+    ("start", "%S"),
+    ("end", "%e"),
+    ("reason", "%r"),
+)
+_ONLY_STATE_COLUMNS = _JOB_STATE_COLUMNS[:4]
+_ACCOUNTING_COLUMNS = (
+    "jobidraw",
+    "jobid",
+    "state",
+    "exitcode",
+    "derivedexitcode",
+    "user",
+    "partition",
+    "nodelist",
+    "submit",
+    "start",
+    "end",
+    "jobname",
+    "comment",
+)
+
+# Linux takes 128 KiB for one argument.
+_MAX_ARGUMENT = 100_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Output:
+    """What a command said."""
+
+    argv: Sequence[str]
+    rc: int
+    stdout: bytes
+    stderr: bytes
+
+    @property
+    def text(self) -> str:
+        return self.stdout.decode("utf-8", "replace")
+
+    @property
+    def complaint(self) -> str:
+        """stderr, or what else there is, as one bounded line."""
+        return clean_text((self.stderr or self.stdout).decode("utf-8", "replace"), 500)
+
+
+Operation = Generator[Argv, Output, T]
+
+
+@dataclasses.dataclass(frozen=True)
+class Controller:
+    """One line of `scontrol ping`."""
+
+    role: str
+    host: str
+    up: bool
+
+
+# Texts of slurm_strerror() and of the commands, in lower case; the first that occurs decides.
+_COMPLAINTS: tuple[tuple[str, type[RecoveryError], str, str], ...] = (
+    ("unable to contact slurm controller", Unreachable, "unreachable", "check that slurmctld runs"),
+    ("unable to establish a configuration source", Unreachable, "unreachable", "check slurm.conf, or SLURM_CONF"),
+    ("could not establish a configuration source", Unreachable, "unreachable", "check slurm.conf, or SLURM_CONF"),
+    ("unable to establish a connection", Unreachable, "unreachable", "check that slurmctld runs"),
+    ("connection refused", Unreachable, "unreachable", "check that the daemon runs"),
+    ("connection timed out", Unreachable, "unreachable", "check the network to the controller"),
+    ("socket timed out", Unreachable, "unreachable", "slurmctld is overloaded or hangs"),
+    ("zero bytes were transmitted or received", Unreachable, "unreachable", "slurmctld closed the connection"),
+    ("slurm backup controller in standby mode", Unreachable, "unreachable", "ask the controller that is active"),
+    ("problem talking to the database", Unreachable, "unreachable", "check that slurmdbd runs"),
+    ("incompatible versions of client and server", Unreachable, "incompatible", "use the cluster's own commands"),
+    ("protocol authentication error", Forbidden, "authentication", "check that munge runs with the cluster's key"),
+    ("invalid authentication credential", Forbidden, "authentication", "check munge's key and the clocks"),
+    ("munge encode failed", Forbidden, "authentication", "check that munge runs"),
+    ("access/permission denied", Forbidden, "forbidden", "give this account Slurm's operator or administrator level"),
+    ("access denied", Forbidden, "forbidden", "give this account Slurm's operator or administrator level"),
+    ("invalid user", Forbidden, "forbidden", "give this account Slurm's administrator level"),
+    ("invalid node name", Absent, "absent", ""),
+    ("invalid job id", Absent, "absent", ""),
+    ("only batch jobs are accepted or processed", Conflict, "not_batch", ""),
+    ("requested operation is presently disabled", Conflict, "requeue_disabled", ""),
+    ("job is pending execution", Conflict, "pending", ""),
+    ("job/step already completing or completed", Conflict, "ended", ""),
+    ("not the leader", Conflict, "not_het_leader", ""),
+    ("operation only allowed on leader job", Conflict, "not_het_leader", ""),
+    ("not supported for heterogeneous", Conflict, "not_het_leader", ""),
+    ("invalid node state", Conflict, "invalid_node_state", ""),
+)
+_NO_JSON = re.compile(r"unrecognized option|invalid option|serializer|data_parser|unknown option|openapi", re.IGNORECASE)
+
+
+def check(output: Output, what: str) -> Output:
+    """Return `output` if the command succeeded, else raise the error that its complaint stands for.
+
+    Every error carries `command`, `rc`, `stderr` and `cause`, one word that says why.
+    """
+    if output.rc == 0:
+        return output
+    raise error_of(output, what)
+
+
+def error_of(output: Output, what: str) -> RecoveryError:
+    """The error that a command's complaint stands for; an unknown complaint is a plain `RecoveryError`."""
+    fields = {"command": list(output.argv), "rc": output.rc, "stderr": output.complaint}
+    said = "%s %s" % (output.complaint, " ".join(parse_json.errors(output.text)))
+    for text, kind, cause, next_step in _COMPLAINTS:
+        if text in said.lower():
+            return kind("%s: Slurm says: %s" % (what, clean_text(said, 300)), next_step, cause=cause, **fields)
+    return RecoveryError("%s: rc %d: %s" % (what, output.rc, clean_text(said, 300)), cause="failed", **fields)
+
+
+class Commands:
+    """The operations. An instance remembers which commands of this cluster know no JSON, nothing else."""
+
+    def __init__(self) -> None:
+        self._no_json: set[str] = set()
+
+    # Nodes
+
+    def nodes(self, names: Optional[Iterable[str]], missing_ok: bool) -> Operation[list[models.Node]]:
+        """See `Slurm.nodes`."""
+        wanted = None if names is None else list(dict.fromkeys(map(hostlist.check_name, names)))
+        if wanted == []:
+            return []
+        arguments = ["show", "node"] + ([] if wanted is None else [_argument(wanted)])
+        found = yield from self._show_nodes(arguments)
+        if wanted is None:
+            return found
+        by_name = {node.name: node for node in found}
+        missing = [name for name in wanted if name not in by_name]
+        if missing and not missing_ok:
+            raise Absent("Slurm knows no node %s" % hostlist.compress(missing), names=missing)
+        return [by_name[name] for name in wanted if name in by_name]
+
+    def _show_nodes(self, arguments: list[str]) -> Operation[list[models.Node]]:
+        if "scontrol" not in self._no_json:
+            output = yield ["scontrol", "--all", "--json"] + arguments
+            if not self._knows_no_json(output):
+                return _parse_known(output, "read nodes", parse_json.parse_nodes)
+        output = yield ["scontrol", "--all"] + arguments
+        return _parse_known(output, "read nodes", parse_text.parse_nodes)
+
+    def node_states(self, partitions: Optional[Iterable[str]]) -> Operation[list[models.NodeState]]:
+        """See `Slurm.node_states`."""
+        columns = zip(("NodeList", "StateComplete", "Reason"), SINFO_WIDTHS)
+        argv = ["sinfo", "--all", "--Node", "--noheader", "--Format=" + ",".join("%s:%d" % each for each in columns)]
+        if partitions is not None:
+            argv.append("--partition=" + ",".join(map(_partition, partitions)))
+        output = check((yield argv), "read the states of the nodes")
+        return parse_text.parse_node_states(output.stdout, SINFO_WIDTHS)
+
+    def update_node(self, names: Iterable[str], state: str, reason: Optional[str]) -> Operation[None]:
+        """See `Slurm.update_node`."""
+        wanted = [hostlist.check_name(name) for name in names]
+        if not wanted:
+            raise BadInput("no node is named to set to %s" % state)
+        argv = ["scontrol", "update", "NodeName=" + _argument(wanted), "State=" + state]
+        if reason is not None:
+            argv.append("Reason=" + reason)
+        check((yield argv), "set %s to %s" % (hostlist.compress(wanted), state))
+
+    def node_events(self, names: Iterable[str], since: int) -> Operation[list[dict[str, Any]]]:
+        """See `Slurm.node_events`."""
+        columns = parse_text.Columns(("nodename", "state", "reason", "user", "timestart"), _separator())
+        argv = ["sacctmgr", "--readonly", "--noheader", "--parsable", "show", "event",
+                "Nodes=" + ",".join(map(hostlist.check_name, names)), "Start=" + _sacct_time(since),
+                "Format=" + ",".join(columns.names)]
+        output = check((yield argv), "read the events of nodes")
+        return _events(output.text)
+
+    # Jobs
+
+    def jobs(self, ids: Iterable[Any], missing_ok: bool) -> Operation[list[models.Job]]:
+        """See `Slurm.jobs`."""
+        refs = list(dict.fromkeys(map(values.job_ref, ids)))
+        if not refs:
+            return []
+        if "squeue" not in self._no_json:
+            found = yield from self._queue_json(["--states=all", "--jobs=" + ",".join(ref.argument for ref in refs)])
+        else:
+            found = None
+        if found is None:
+            found = yield from self._show_jobs([ref.argument for ref in refs])
+        jobs = {job.id: job for job in found if any(_is(job, ref) for ref in refs)}
+        missing = [ref.argument for ref in refs if not any(_is(job, ref) for job in jobs.values())]
+        if missing and not missing_ok:
+            raise Absent("Slurm has no job %s (any more)" % ", ".join(missing), jobs=missing)
+        return list(jobs.values())
+
+    def jobs_on(self, nodes: Iterable[str]) -> Operation[list[models.Job]]:
+        """See `Slurm.jobs_on`."""
+        names = [hostlist.check_name(name) for name in nodes]
+        if not names:
+            return []
+        found = None
+        if "squeue" not in self._no_json:
+            found = yield from self._queue_json(["--nodelist=" + _argument(names)])
+        if found is None:
+            states = yield from self.job_states(None, names, False)
+            found = yield from self._show_jobs([str(state.id) for state in states])
+        return [job for job in found if job.on_nodes and set(names).intersection(job.nodes)]
+
+    def _queue_json(self, arguments: list[str]) -> Operation[Optional[list[models.Job]]]:
+        """The jobs that squeue selects; None if this squeue knows no JSON."""
+        output = yield ["squeue", "--all", "--json"] + arguments
+        if self._knows_no_json(output):
+            return None
+        return _parse_known(output, "read jobs", parse_json.parse_jobs)
+
+    def _show_jobs(self, ids: Iterable[str]) -> Operation[list[models.Job]]:
+        """scontrol shows one job, or one array, at a time."""
+        jobs: list[models.Job] = []
+        for job_id in ids:
+            output = yield ["scontrol", "--all", "show", "job", job_id]
+            jobs.extend(_parse_known(output, "read job %s" % job_id, parse_text.parse_jobs))
+        return jobs
+
+    def job_states(
+        self, ids: Optional[Iterable[Any]], nodes: Optional[Iterable[str]], only_states: bool
+    ) -> Operation[list[models.JobState]]:
+        """See `Slurm.job_states`."""
+        columns = _ONLY_STATE_COLUMNS if only_states else _JOB_STATE_COLUMNS
+        separator = _separator()
+        argv = ["squeue", "--all", "--noheader", "--format=" + "".join(form + separator for _name, form in columns)]
+        if only_states:
+            argv.append("--only-job-state")
+        if ids is not None:
+            refs = [values.job_ref(each).argument for each in ids]
+            if not refs:
+                return []
+            argv += ["--states=all", "--jobs=" + ",".join(refs)]
+        if nodes is not None:
+            argv.append("--nodelist=" + _argument([hostlist.check_name(name) for name in nodes]))
+        output = yield argv
+        if output.rc and isinstance(error_of(output, ""), Absent):
+            return []
+        check(output, "read the states of jobs")
+        rows = parse_text.Columns(tuple(name for name, _form in columns), separator).parse(output.text)
+        return [parse_text.parse_job_state(row) for row in rows]
+
+    def accounting(
+        self, ids: Optional[Iterable[Any]], since: Optional[int], steps: bool
+    ) -> Operation[list[models.AccountingRecord]]:
+        """See `Slurm.accounting`."""
+        separator = _separator()
+        argv = ["sacct", "--duplicates", "--allusers", "--noheader", "--parsable", "--delimiter=" + separator,
+                "--format=" + ",".join(_ACCOUNTING_COLUMNS)]
+        if ids is not None:
+            refs = [values.job_ref(each).argument for each in ids]
+            if not refs:
+                return []
+            argv.append("--jobs=" + ",".join(refs))
+        if since is not None:
+            argv.append("--starttime=" + _sacct_time(since))
+        if not steps:
+            argv.append("--allocations")
+        output = check((yield argv), "read the accounting of jobs")
+        rows = parse_text.Columns(_ACCOUNTING_COLUMNS, separator).parse(output.text)
+        return [parse_text.parse_accounting(row) for row in rows]
+
+    def requeue(self, job: int) -> Operation[None]:
+        check((yield ["scontrol", "requeue", values.job_ref(job).argument]), "requeue job %s" % job)
+
+    def release(self, job: int) -> Operation[None]:
+        check((yield ["scontrol", "release", values.job_ref(job).argument]), "release job %s" % job)
+
+    def update_job(
+        self, job: int, start_now: bool, excluded_nodes: Optional[Iterable[str]], admin_comment: Optional[str]
+    ) -> Operation[None]:
+        """See `Slurm.update_job`."""
+        argv = ["scontrol", "update", "JobId=" + values.job_ref(job).argument]
+        changes = []
+        if start_now:
+            changes.append("StartTime=now")
+        if excluded_nodes is not None:
+            changes.append("ExcNodeList=" + _argument([hostlist.check_name(name) for name in excluded_nodes]))
+        if admin_comment is not None:
+            changes.append("AdminComment=" + admin_comment)
+        if not changes:
+            raise BadInput("nothing is given to change of job %s" % job)
+        check((yield argv + changes), "update job %s" % job)
+
+    # The cluster
+
+    def config(self) -> Operation[dict[str, str]]:
+        output = check((yield ["scontrol", "show", "config"]), "read Slurm's configuration")
+        return parse_text.parse_config(output.text)
+
+    def ping(self) -> Operation[list[Controller]]:
+        """scontrol ends with rc 1 if no controller answers, and says so on stdout."""
+        output = yield ["scontrol", "ping"]
+        found = re.findall(r"^Slurmctld\((\w+)\) at (\S+) is (UP|DOWN)", output.text, re.MULTILINE)
+        if not found:
+            check(output, "ping slurmctld")
+            raise Unreadable("the answer of `scontrol ping` names no controller")
+        return [Controller(role, host, state == "UP") for role, host, state in found]
+
+    def _knows_no_json(self, output: Output) -> bool:
+        if output.rc and not output.stdout.lstrip().startswith(b"{") and _NO_JSON.search(output.complaint):
+            self._no_json.add(output.argv[0])
+            return True
+        return False
+
+
+def resolve_spool_dir(template: str, node: models.Node) -> str:
+    """Return slurmd's spool directory on a node: the first `%h` is NodeHostName, the first `%n` NodeName."""
+    path = template.replace("%h", node.hostname or node.name, 1)
+    return path.replace("%n", node.name, 1)
+
+
+def _parse_known(output: Output, what: str, parse: Any) -> Any:
+    """Parse what was found; where a command complains only that something is absent, the rest is the answer.
+
+    scontrol asked for several nodes shows those that it knows and ends with rc 1 for the others.
+    """
+    if output.rc and not isinstance(error_of(output, what), Absent) and not re.search(
+        r"^Node \S+ not found$", output.text, re.MULTILINE
+    ):
+        raise error_of(output, what)
+    if not output.rc:
+        return parse(output.text)
+    try:
+        return parse(output.text)
+    except Unreadable:
+        if output.stdout.strip():
+            raise
+        return []
+
+
+def _is(job: models.Job, ref: values.JobRef) -> bool:
+    """Whether a reference means this job: by its own id, as a task of its array, or as a part of a heterogeneous job."""
+    if ref.task is not None:
+        return job.array_job_id == ref.id and job.array_task_id == ref.task
+    if ref.het_offset is not None:
+        return job.het_job_id == ref.id and job.het_job_offset == ref.het_offset
+    return ref.id in (job.id, job.array_job_id, job.het_job_id)
+
+
+def _argument(names: Sequence[str]) -> str:
+    """Names as one argument."""
+    text = hostlist.compress(names)
+    if len(text) > _MAX_ARGUMENT:
+        raise BadInput("%d node names are too many for one call of Slurm" % len(names))
+    return text
+
+
+def _partition(name: str) -> str:
+    if not re.match(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}\Z", name):
+        raise BadInput("%r is not the name of a partition" % name[:80])
+    return name
+
+
+def _separator() -> str:
+    """A separator that nobody could put into a text beforehand."""
+    return "~%s~" % secrets.token_hex(8)
+
+
+def _sacct_time(epoch: int) -> str:
+    """A time as sacct and sacctmgr read it; the commands run with TZ=UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(epoch))
+
+
+def _events(text: str) -> list[dict[str, Any]]:
+    """Lines of `sacctmgr show event`, which knows no delimiter of ours: the reason is what stands in the middle."""
+    events = []
+    for line in text.splitlines():
+        cells = line.split("|")
+        if len(cells) < 6 or cells[-1]:
+            continue
+        user = re.match(r"(?P<name>[^()]*)(?:\((?P<uid>[0-9]+)\))?\Z", cells[-3])
+        events.append({
+            "name": cells[0],
+            "state": cells[1],
+            "reason": values.user_text("|".join(cells[2:-3])),
+            "user": values.text(user.group("name")) if user else None,
+            "time": values.text_time(cells[-2], "the time of an event"),
+        })
+    return events

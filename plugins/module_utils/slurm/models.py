@@ -1,0 +1,347 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Nodes and jobs of Slurm as values, and the rules about their states, each in one place.
+
+Units everywhere: times are seconds since the epoch, memory is MB (2^20 bytes), lists of nodes are expanded, and None
+stands where Slurm has nothing. States and flags are spelled as `scontrol show node` of current versions spells them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Iterable, Optional
+
+NODE_BASES = frozenset("DOWN IDLE ALLOCATED ERROR MIXED FUTURE UNKNOWN INVALID".split())
+NODE_FLAGS = frozenset(
+    "BLOCKED CLOUD COMPLETING DRAIN DYNAMIC_FUTURE DYNAMIC_NORM EXTERNAL INVALID_REG FAIL MAINTENANCE POWER_DOWN "
+    "POWER_UP POWERED_DOWN REBOOT_REQUESTED REBOOT_ISSUED RESERVED RESUME NOT_RESPONDING PLANNED POWERING_UP "
+    "POWERING_DOWN".split()
+)
+# Other spellings: sinfo's words and those of older versions. The meaning is the same.
+NODE_ALIASES = {
+    "ALLOC": "ALLOCATED",
+    "MIX": "MIXED",
+    "UNK": "UNKNOWN",
+    "INVAL": "INVALID",
+    "FUTR": "FUTURE",
+    "MAINT": "MAINTENANCE",
+    "NO_RESPOND": "NOT_RESPONDING",
+    "UNDRAIN": "RESUME",
+    "RES": "RESERVED",
+    "RESV": "RESERVED",
+    "REBOOT": "REBOOT_REQUESTED",
+    "FAILING": "FAIL",
+    "COMP": "COMPLETING",
+    "POWERING UP": "POWERING_UP",
+}
+# What sinfo and older versions put behind a state (`DOWN*`, `IDLE~`), sinfo(1), NODE STATE CODES.
+NODE_SUFFIXES = {
+    "*": "NOT_RESPONDING",
+    "~": "POWERED_DOWN",
+    "#": "POWERING_UP",
+    "!": "POWER_DOWN",
+    "%": "POWERING_DOWN",
+    "$": "MAINTENANCE",
+    "@": "REBOOT_REQUESTED",
+    "^": "REBOOT_ISSUED",
+    "-": "PLANNED",
+}
+# A bit that the client does not know: `scontrol` prints it so.
+UNKNOWN_FLAG = "?"
+
+JOB_STATES = frozenset(
+    "PENDING RUNNING SUSPENDED COMPLETED CANCELLED FAILED TIMEOUT NODE_FAIL PREEMPTED BOOT_FAIL DEADLINE "
+    "OUT_OF_MEMORY".split()
+)
+JOB_FLAGS = frozenset(
+    "LAUNCH_FAILED REQUEUED REQUEUE_HOLD SPECIAL_EXIT RESIZING CONFIGURING COMPLETING STOPPED RECONFIG_FAIL "
+    "POWER_UP_NODE REVOKED REQUEUE_FED RESV_DEL_HOLD SIGNALING STAGE_OUT EXPEDITING UPDATE_DB".split()
+)
+JOB_ENDED = JOB_STATES - frozenset(("PENDING", "RUNNING", "SUSPENDED"))
+_HELD_REASONS = ("JobHeldUser", "JobHeldAdmin")
+
+
+@dataclasses.dataclass(frozen=True)
+class Node:
+    """One node as slurmctld sees it.
+
+    `name` is NodeName, `hostname` NodeHostName, `address` NodeAddr: they differ on some sites. `reason_user` is a login
+    name or the number where there is no name.
+    """
+
+    name: str
+    base_state: str
+    flags: tuple[str, ...] = ()
+    hostname: Optional[str] = None
+    address: Optional[str] = None
+    reason: Optional[str] = None
+    reason_user: Optional[str] = None
+    reason_time: Optional[int] = None
+    boot_time: Optional[int] = None
+    slurmd_start_time: Optional[int] = None
+    cpus: Optional[int] = None
+    sockets: Optional[int] = None
+    cores_per_socket: Optional[int] = None
+    threads_per_core: Optional[int] = None
+    memory_mb: Optional[int] = None
+    partitions: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
+    gres: Optional[str] = None
+    version: Optional[str] = None
+    os: Optional[str] = None
+    comment: Optional[str] = None
+    extra: Optional[str] = None
+
+    @property
+    def understood(self) -> bool:
+        """Every part of the state is known to us; where it is not, nothing may be done to the node."""
+        return self.base_state in NODE_BASES - {"UNKNOWN", "INVALID"} and NODE_FLAGS.issuperset(self.flags)
+
+    @property
+    def responding(self) -> bool:
+        """slurmd answers, as far as slurmctld knows."""
+        return "NOT_RESPONDING" not in self.flags
+
+    @property
+    def registered(self) -> bool:
+        """slurmd has registered, and is there now: the node may be given back."""
+        return self.boot_time is not None and self.responding and not self.powering and not self.rebooting
+
+    @property
+    def draining_or_drained(self) -> bool:
+        """The node gets no new job because of a drain."""
+        return "DRAIN" in self.flags
+
+    @property
+    def is_drained(self) -> bool:
+        """Drained, and nothing runs there any more; a node whose epilog still runs is COMPLETING."""
+        return self.draining_or_drained and not self.busy
+
+    @property
+    def busy(self) -> bool:
+        """A job, or what is left of one, is on the node."""
+        return self.base_state in ("ALLOCATED", "MIXED") or "COMPLETING" in self.flags
+
+    @property
+    def down(self) -> bool:
+        return self.base_state == "DOWN"
+
+    @property
+    def out_of_service(self) -> bool:
+        """The node gets no job until somebody, or slurmd's registration, changes that."""
+        return self.down or self.base_state == "ERROR" or bool({"DRAIN", "FAIL"}.intersection(self.flags))
+
+    @property
+    def rebooting(self) -> bool:
+        """`scontrol reboot` was called and has not ended: no second reboot, no resume, no drain."""
+        return bool({"REBOOT_REQUESTED", "REBOOT_ISSUED"}.intersection(self.flags))
+
+    @property
+    def powering(self) -> bool:
+        """Slurm's power saving has the node, or is about to."""
+        return any(flag.startswith("POWER") for flag in self.flags)
+
+    @property
+    def in_maintenance(self) -> bool:
+        """A maintenance reservation, or any other reservation, is active on the node."""
+        return bool({"MAINTENANCE", "RESERVED"}.intersection(self.flags))
+
+    @property
+    def misconfigured(self) -> bool:
+        """slurmd registered with less than slurm.conf promises."""
+        return "INVALID_REG" in self.flags
+
+    @property
+    def state(self) -> str:
+        """The state as scontrol prints it: `DOWN+DRAIN+NOT_RESPONDING`."""
+        return "+".join((self.base_state,) + self.flags)
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """One job, one task of an array (its own `id`), or the not yet started rest of an array (`array_tasks`).
+
+    `state` is the base state. Text output hides the base behind some flags; then `state` is that flag's name and the
+    same flag is in `flags`. `begin_time` is EligibleTime. `exit_code` is Slurm's `code:signal`.
+    """
+
+    id: int
+    state: str
+    flags: tuple[str, ...] = ()
+    array_job_id: Optional[int] = None
+    array_task_id: Optional[int] = None
+    array_tasks: Optional[str] = None
+    het_job_id: Optional[int] = None
+    het_job_offset: Optional[int] = None
+    name: Optional[str] = None
+    user: Optional[str] = None
+    uid: Optional[int] = None
+    account: Optional[str] = None
+    state_reason: Optional[str] = None
+    exit_code: Optional[str] = None
+    nodes: tuple[str, ...] = ()
+    batch_host: Optional[str] = None
+    restart_count: Optional[int] = None
+    requeue: Optional[bool] = None
+    batch: Optional[bool] = None
+    comment: Optional[str] = None
+    admin_comment: Optional[str] = None
+    stdout: Optional[str] = None
+    stderr: Optional[str] = None
+    submit_time: Optional[int] = None
+    begin_time: Optional[int] = None
+    start_time: Optional[int] = None
+    end_time: Optional[int] = None
+    partition: Optional[str] = None
+    dependency: Optional[str] = None
+    excluded_nodes: tuple[str, ...] = ()
+    priority: Optional[int] = None
+
+    @property
+    def understood(self) -> bool:
+        """The base state and every flag are known to us."""
+        return self.state in JOB_STATES and JOB_FLAGS.issuperset(self.flags)
+
+    @property
+    def completing(self) -> bool:
+        return "COMPLETING" in self.flags
+
+    @property
+    def finished(self) -> bool:
+        """The job has ended and left its nodes; while it is COMPLETING it has not."""
+        return self.state in JOB_ENDED and not self.completing
+
+    @property
+    def on_nodes(self) -> bool:
+        """Processes of the job may be on its nodes."""
+        return self.state in ("RUNNING", "SUSPENDED") or self.completing
+
+    @property
+    def held(self) -> bool:
+        """PENDING until somebody releases it."""
+        if self.state != "PENDING":
+            return False
+        return self.priority == 0 or (self.state_reason or "").startswith(_HELD_REASONS) or bool(
+            {"REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"}.intersection(self.flags)
+        )
+
+    @property
+    def het_leader(self) -> bool:
+        """Not a component of a heterogeneous job, or its first one, which alone can be requeued."""
+        return self.het_job_id in (None, self.id)
+
+
+@dataclasses.dataclass(frozen=True)
+class NodeState:
+    """The cheap look at a node: its full state, and as much of its reason as a fixed column holds."""
+
+    name: str
+    base_state: str
+    flags: tuple[str, ...]
+    reason: Optional[str]
+    reason_cut: bool = False
+
+    @property
+    def node(self) -> Node:
+        """The same as a `Node`, for the rules about states."""
+        return Node(name=self.name, base_state=self.base_state, flags=self.flags, reason=self.reason)
+
+
+@dataclasses.dataclass(frozen=True)
+class JobState:
+    """The cheap look at a job, without any text of its user. `array_tasks` as in `Job`."""
+
+    id: int
+    state: str
+    flags: tuple[str, ...]
+    array_job_id: Optional[int] = None
+    array_task_id: Optional[int] = None
+    array_tasks: Optional[str] = None
+    state_reason: Optional[str] = None
+    uid: Optional[int] = None
+    nodes: tuple[str, ...] = ()
+    partition: Optional[str] = None
+    submit_time: Optional[int] = None
+    begin_time: Optional[int] = None
+    start_time: Optional[int] = None
+    end_time: Optional[int] = None
+
+
+@dataclasses.dataclass(frozen=True)
+class AccountingRecord:
+    """One line of sacct: one run of a job, or of a step of it (`step` is `batch`, `extern`, `0` ...).
+
+    A job that was requeued has a record for every run; they differ in `submit_time`.
+    """
+
+    id: int
+    state: str
+    step: Optional[str] = None
+    array_job_id: Optional[int] = None
+    array_task_id: Optional[int] = None
+    cancelled_by: Optional[int] = None
+    exit_code: Optional[str] = None
+    derived_exit_code: Optional[str] = None
+    user: Optional[str] = None
+    partition: Optional[str] = None
+    nodes: tuple[str, ...] = ()
+    failed_node: Optional[str] = None
+    submit_time: Optional[int] = None
+    start_time: Optional[int] = None
+    end_time: Optional[int] = None
+    restart_count: Optional[int] = None
+    name: Optional[str] = None
+    comment: Optional[str] = None
+
+
+def split_node_state(words: Iterable[str]) -> tuple[str, tuple[str, ...]]:
+    """Return base state and flags, upper case and in today's spelling, from a state's words in any order.
+
+    >>> split_node_state(["idle*", "drain"])
+    ('IDLE', ('DRAIN', 'NOT_RESPONDING'))
+
+    A word that is neither a base nor a flag is kept among the flags as it is, so that `Node.understood` is false.
+    """
+    base: Optional[str] = None
+    flags: dict[str, None] = {}
+    for word in words:
+        name, suffixes = _split_suffixes(word.strip().upper())
+        name = NODE_ALIASES.get(name, name)
+        if name in NODE_BASES and base is None:
+            base = name
+        elif name:
+            flags[name] = None
+        flags.update(dict.fromkeys(suffixes))
+    return base or "UNKNOWN", tuple(sorted(flags))
+
+
+def _split_suffixes(word: str) -> tuple[str, list[str]]:
+    suffixes = []
+    while len(word) > 1 and word[-1] in NODE_SUFFIXES:
+        suffixes.append(NODE_SUFFIXES[word[-1]])
+        word = word[:-1]
+    return word, suffixes
+
+
+def split_job_state(words: Iterable[str]) -> tuple[str, tuple[str, ...]]:
+    """Return base state and flags of a job from a state's words in any order; unknown words are kept as flags."""
+    base: Optional[str] = None
+    flags: dict[str, None] = {}
+    for word in words:
+        name = word.strip().upper()
+        if name in JOB_STATES and base is None:
+            base = name
+        elif name:
+            flags[name] = None
+    names = tuple(sorted(flags))
+    return base or (names[0] if names else "UNKNOWN"), names
+
+
+def as_dict(value: Any) -> dict[str, Any]:
+    """Return a model as plain data for a module's result: lists for tuples, everything else as it is."""
+    return {
+        field.name: list(item) if isinstance(item, tuple) else item
+        for field in dataclasses.fields(value)
+        for item in (getattr(value, field.name),)
+    }

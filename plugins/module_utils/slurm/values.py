@@ -1,0 +1,160 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Single values of Slurm's text and JSON, converted once: numbers, times, ids and Slurm's many words for nothing."""
+
+from __future__ import annotations
+
+import calendar
+import dataclasses
+import math
+import re
+import time
+from typing import Any, Optional, Union
+
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import BadInput, Unreadable
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import hostlist
+
+NULLS = frozenset(
+    ("", "NONE", "None", "N/A", "n/a", "Unknown", "UNKNOWN", "(null)", "UNLIMITED", "INFINITE", "Partition_Limit")
+)
+# slurm.h: NO_VAL, NO_VAL64; INFINITE, INFINITE64.
+_NO_VALUES = (0xFFFFFFFE, 0xFFFFFFFFFFFFFFFE)
+_INFINITE_VALUES = (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)
+
+Number = Union[int, float]
+
+
+def text(value: Optional[str]) -> Optional[str]:
+    """A word that Slurm itself wrote, or None for one of its words for nothing. Not for text that a user wrote."""
+    return None if value is None or value.strip() in NULLS else value.strip()
+
+
+def user_text(value: Optional[str]) -> Optional[str]:
+    """Text that a user wrote, unchanged; only the empty text and `(null)` are nothing."""
+    return None if value is None or value in ("", "(null)") else value
+
+
+def number(value: Any) -> Optional[Number]:
+    """A number of Slurm's JSON: plain, or `{"set": ..., "infinite": ..., "number": ...}`; `math.inf` is "infinite"."""
+    if value is None:
+        return None
+    if isinstance(value, dict):
+        return _number_object(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise Unreadable("%r is not a number of Slurm's JSON" % (value,))
+    if value in _NO_VALUES:
+        return None
+    return math.inf if value in _INFINITE_VALUES else value
+
+
+def _number_object(value: dict[str, Any]) -> Optional[Number]:
+    if "set" not in value or "number" not in value:
+        raise Unreadable("%r is not a number of Slurm's JSON" % (value,))
+    if value.get("infinite"):
+        return math.inf
+    return number(value["number"]) if value["set"] else None
+
+
+def integer(value: Any) -> Optional[int]:
+    """A whole number of Slurm's JSON, None where there is none or no bound."""
+    found = number(value)
+    return None if found is None or found == math.inf else int(found)
+
+
+def json_time(value: Any) -> Optional[int]:
+    """A time of Slurm's JSON in epoch seconds; 0 stands for "never"."""
+    return integer(value) or None
+
+
+def text_integer(value: Optional[str], what: str) -> Optional[int]:
+    """A whole number of Slurm's text."""
+    word = text(value)
+    if word is None:
+        return None
+    if not re.match(r"[0-9]{1,20}\Z", word):
+        raise Unreadable("%s is %r, not a number" % (what, word[:80]))
+    return int(word)
+
+
+def text_time(value: Optional[str], what: str = "time") -> Optional[int]:
+    """A time of Slurm's text in epoch seconds.
+
+    Slurm's commands are run with SLURM_TIME_FORMAT=%s and TZ=UTC: an epoch, or, where a command does not heed that,
+    the standard format in UTC. Anything else (`2025-07-21 14:35:22.UTC`, `Tomorr 08:00`) is ambiguous and refused.
+    """
+    word = text(value)
+    if word is None:
+        return None
+    if re.match(r"[0-9]{1,12}\Z", word):
+        return int(word) or None
+    try:
+        return calendar.timegm(time.strptime(word, "%Y-%m-%dT%H:%M:%S"))
+    except ValueError:
+        raise Unreadable("%s is %r, neither epoch seconds nor YYYY-MM-DDTHH:MM:SS" % (what, word[:80])) from None
+
+
+def nodes(value: Optional[str]) -> tuple[str, ...]:
+    """The expanded names of a host list in Slurm's answer."""
+    try:
+        return tuple(hostlist.expand(value))
+    except hostlist.HostlistError as exc:
+        raise Unreadable(str(exc)) from None
+
+
+def exit_code_of_status(status: int) -> str:
+    """`code:signal` from a wait status, as older JSON gives it."""
+    return "%d:%d" % ((status >> 8) & 0xFF, status & 0x7F)
+
+
+@dataclasses.dataclass(frozen=True)
+class JobRef:
+    """A job as a person or a command names it.
+
+    `57829110_[5-100]` has tasks, `715219_23.batch` a task and a step, `123+1` the offset of a heterogeneous job,
+    `123;clusterA` a cluster.
+    """
+
+    id: int
+    task: Optional[int] = None
+    tasks: Optional[str] = None
+    het_offset: Optional[int] = None
+    step: Optional[str] = None
+    cluster: Optional[str] = None
+
+    @property
+    def argument(self) -> str:
+        """As Slurm's commands take it."""
+        if self.task is not None:
+            return "%d_%d" % (self.id, self.task)
+        if self.het_offset is not None:
+            return "%d+%d" % (self.id, self.het_offset)
+        return str(self.id)
+
+
+_JOB_REF = re.compile(
+    r"(?P<id>[0-9]{1,10})"
+    r"(?:_(?:(?P<task>[0-9]{1,10})|\[(?P<tasks>[0-9,:%-]+(?:\.\.\.)?(?:%[0-9]+)?)\]|(?P<any>\*))|\+(?P<het>[0-9]{1,10}))?"
+    r"(?:\.(?P<step>[A-Za-z0-9_+]+))?"
+    r"(?:;(?P<cluster>[A-Za-z0-9_.-]+))?\Z"
+)
+
+
+def job_ref(value: Any) -> JobRef:
+    """Read a job id of any of Slurm's forms.
+
+    Raises:
+        BadInput: it is none.
+    """
+    match = _JOB_REF.match(str(value).strip())
+    if not match or int(match.group("id")) == 0:
+        raise BadInput("%r is not the id of a job" % str(value)[:80])
+    task, offset = match.group("task"), match.group("het")
+    return JobRef(
+        id=int(match.group("id")),
+        task=None if task is None else int(task),
+        tasks=match.group("tasks") or match.group("any"),
+        het_offset=None if offset is None else int(offset),
+        step=match.group("step"),
+        cluster=match.group("cluster"),
+    )

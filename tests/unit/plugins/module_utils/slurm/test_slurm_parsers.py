@@ -1,0 +1,239 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+
+import pytest
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Unreadable
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import (
+    models,
+    parse_json,
+    parse_text,
+)
+
+CAPTURES = pathlib.Path(__file__).parent / "captures"
+
+
+def capture(name: str) -> str:
+    return (CAPTURES / name).read_text(encoding="utf-8")
+
+
+def test_idle_node() -> None:
+    (node,) = parse_text.parse_nodes(capture("scontrol_node-24.11-idle.txt"))
+    assert node == models.Node(
+        name="n1", base_state="IDLE", hostname="host-n1", address="10.0.0.11", boot_time=1758466931,
+        slurmd_start_time=1758467000, cpus=32, sockets=2, cores_per_socket=8, threads_per_core=2, memory_mb=515000,
+        partitions=("main", "debug"), features=("ib", "a100"), gres="gpu:a100:8(S:0-1)", version="24.11.5",
+        os="Linux 6.8.0-1029 #32-Ubuntu SMP PREEMPT_DYNAMIC Fri May 23 23:55:03 UTC 2025")
+
+
+def test_free_text_of_nodes_invents_nothing() -> None:
+    first, second = parse_text.parse_nodes(capture("scontrol_node-24.11-free_text.txt"))
+    assert (first.reason, first.reason_user, first.reason_time) == (
+        "prolog instance=i-0123 job=42: manager down", "root", 1790002931)
+    assert first.comment == "a=b c=d"
+    assert json.loads(first.extra)["message"] == "OK"
+    assert first.boot_time == 1758466931
+    assert (second.base_state, second.flags) == ("DOWN", ("DRAIN", "NOT_RESPONDING"))
+    assert second.reason == "fan 3 is loud\nplease ask Bob [not root@1] first\nState=IDLE"
+    assert (second.reason_user, second.reason_time) == ("bob", 1758466931)
+    assert second.boot_time is None and second.version is None
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    (None, (None, None, None)), ("(null)", (None, None, None)), ("", (None, None, None)),
+    ("x [root@5]", ("x", "root", 5)), ("x [a@1] [root@5]", ("x [a@1]", "root", 5)), ("no stamp", ("no stamp", None, None)),
+    ("x [root@Unknown]", ("x", "root", None)), ("[node_problem] gpu [root@5]", ("[node_problem] gpu", "root", 5)),
+])
+def test_reason_stamp(text: str, expected: tuple) -> None:
+    assert parse_text.split_reason_stamp(text) == expected
+
+
+def test_ambiguous_boot_time_is_refused() -> None:
+    text = capture("scontrol_node-24.11-idle.txt").replace("BootTime=1758466931", "BootTime=2025-07-21 14:35:22.UTC")
+    with pytest.raises(Unreadable):
+        parse_text.parse_nodes(text)
+
+
+@pytest.mark.parametrize("name", ["scontrol_node_json-22.05-drained.json", "scontrol_node_json-24.11-drained.json"])
+def test_node_of_every_json_version_is_the_same(name: str) -> None:
+    (node,) = parse_json.parse_nodes(capture(name))
+    assert dataclasses.replace(node, version=None) == models.Node(
+        name="n1", base_state="IDLE", flags=("DRAIN",), hostname="n1", address="n1",
+        reason="prolog instance=i-0123 job=42: manager down", reason_user="root", reason_time=1758467000,
+        boot_time=1758466931, slurmd_start_time=1758466999, cpus=32, sockets=2, cores_per_socket=8,
+        threads_per_core=2, memory_mb=515000, partitions=("main",), os="Linux 6.8.0-1029 #32-Ubuntu SMP")
+    assert node.version in ("22.05.8", "24.11.5")
+
+
+def test_array_task_has_two_ids_and_is_one_job() -> None:
+    (job,) = parse_text.parse_jobs(capture("scontrol_job-24.11-array_task.txt"))
+    assert (job.id, job.array_job_id, job.array_task_id, job.array_tasks) == (2653326, 2653325, 1, None)
+    assert job.name == "train run=7 of 9" and (job.user, job.uid) == ("alice", 1000)
+    assert (job.state, job.flags, job.state_reason) == ("RUNNING", (), None)
+    assert (job.requeue, job.restart_count, job.batch, job.exit_code) == (True, 2, True, "0:0")
+    assert job.nodes == ("n01", "n02") and job.batch_host == "n01" and job.excluded_nodes == ("n8", "n9")
+    assert job.comment == '{"APS":{"auto_resume_mode":"requeue","max_requeue_times":3}} k=v1=v2'
+    assert job.stdout == "/home/alice/out 1.log"
+    assert (job.submit_time, job.begin_time, job.start_time, job.end_time) == (
+        1758466900, 1758466901, 1758466931, None)
+
+
+def test_held_job() -> None:
+    (job,) = parse_text.parse_jobs(capture("scontrol_job-24.11-pending.txt"))
+    assert job.held and job.nodes == () and job.batch_host is None and job.comment is None
+    assert job.state_reason == "launch_failed_requeued_held"
+
+
+def test_array_that_has_not_started() -> None:
+    text = capture("scontrol_job-24.11-pending.txt").replace(
+        "JobId=7 ", "JobId=57829110 ArrayJobId=57829110 ArrayTaskId=5-100%3 ")
+    (job,) = parse_text.parse_jobs(text)
+    assert (job.array_task_id, job.array_tasks) == (None, "5-100%3")
+
+
+def test_job_of_older_json() -> None:
+    (job,) = parse_json.parse_jobs(capture("squeue_json-22.05-running.json"))
+    assert (job.id, job.state, job.flags, job.exit_code) == (7, "RUNNING", (), "1:0")
+    assert (job.array_job_id, job.array_task_id, job.het_job_id, job.end_time) == (None, None, None, None)
+    assert job.comment == "{{ lookup('pipe','id') }}" and job.nodes == ("n01", "n02")
+
+
+def test_completing_job_has_not_finished() -> None:
+    (job,) = parse_json.parse_jobs(capture("squeue_json-24.11-completing.json"))
+    assert (job.state, job.flags, job.finished, job.exit_code) == ("COMPLETED", ("COMPLETING",), False, "0:9")
+    assert job.comment == "line one\nJobId=9 JobName=forged\n" and job.restart_count == 2
+    assert job.excluded_nodes == ("n8", "n9")
+
+
+FORGERIES = {
+    "a second record in the job's name": ("JobName=wrap", "JobName=x\nJobId=9 JobName=forged\n   UserId=root(0)"),
+    "a state in the job's name": ("JobName=wrap", "JobName=x\n   JobState=RUNNING Reason=None Dependency=(null)"),
+    "a host in the job's name": ("JobName=wrap", "JobName=x\n   BatchHost=victim"),
+    "an output path in the comment": ("   StdErr=", "   Comment=x\n   StdOut=/etc/passwd\n   StdErr="),
+    "a line before the others": ("JobId=7", "   UserId=root(0)\nJobId=7"),
+    "a state in the command": ("   Command=(null)", "   Command=x\n   Requeue=1"),
+    "no state at all": ("JobState=PENDING", "Nothing=PENDING"),
+    "an id that is none": ("JobId=7 ", "JobId=seven "),
+    "a restart count that is none": ("Restarts=1", "Restarts=many"),
+    "nodes that are none": ("   NodeList=(null)", "   NodeList=n[1-"),
+}
+
+
+@pytest.mark.parametrize("case", sorted(FORGERIES))
+def test_forged_or_damaged_job_is_unreadable(case: str) -> None:
+    old, new = FORGERIES[case]
+    text = capture("scontrol_job-24.11-pending.txt")
+    assert old in text
+    with pytest.raises(Unreadable):
+        parse_text.parse_jobs(text.replace(old, new, 1))
+
+
+def test_harmless_newline_in_a_comment_is_kept() -> None:
+    text = capture("scontrol_job-24.11-array_task.txt").replace("k=v1=v2", "one\ntwo")
+    assert parse_text.parse_jobs(text)[0].comment.endswith("one\ntwo")
+
+
+def test_nothing_found_is_an_empty_list() -> None:
+    assert parse_text.parse_nodes("Node n9 not found\n") == []
+    assert parse_text.parse_jobs("No jobs in the system\n") == []
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"nodes": null}', '{"nodes": [1]}', '{"nodes": [{}]}',
+                                  '{"nodes": [{"name": "n1"}]}', '{"nodes": [{"name": "n1", "state": []}]}',
+                                  '{"nodes": [{"name": "n1", "state": ["IDLE"], "cpus": "many"}]}', '{"nodes": ['])
+def test_json_that_is_no_answer(text: str) -> None:
+    with pytest.raises(Unreadable):
+        parse_json.parse_nodes(text)
+
+
+def sinfo(*rows: tuple[str, str, str]) -> bytes:
+    return b"".join(("%-8s%-40s%-20s" % row).encode() + b"\n" for row in rows)
+
+
+WIDTHS = (8, 40, 20)
+
+
+def test_sinfo_keeps_every_flag_and_names_a_node_once() -> None:
+    output = sinfo(("n1", "down+drain+reboot_issued+not_responding", "a reason of Bob's th"), ("n2", "idle", "none"),
+                   ("n2", "idle", "none"), ("n3", "mixed", "two\nlines"))
+    first, second, third = parse_text.parse_node_states(output, WIDTHS)
+    assert (first.base_state, first.flags) == ("DOWN", ("DRAIN", "NOT_RESPONDING", "REBOOT_ISSUED"))
+    assert first.reason_cut and first.reason == "a reason of Bob's th"
+    assert (second.name, second.base_state, second.flags, second.reason) == ("n2", "IDLE", (), None)
+    assert third.reason == "two\nlines"
+
+
+@pytest.mark.parametrize("output", [b"n1\n", sinfo(("n1", "idle", "none"))[:-1], sinfo(("", "idle", "none")),
+                                    sinfo(("n1234567", "idle", "none")), sinfo(("n1", "", "none")),
+                                    sinfo(("n1", "x" * 40, "none"))])
+def test_sinfo_that_is_damaged_or_cut_off(output: bytes) -> None:
+    with pytest.raises(Unreadable):
+        parse_text.parse_node_states(output, WIDTHS)
+
+
+COLUMNS = parse_text.Columns(("id", "array_job_id", "array_task", "state", "reason"), "~5eca~")
+
+
+def line(*cells: str) -> str:
+    return "".join(cell + "~5eca~" for cell in cells) + "\n"
+
+
+def test_squeue_columns() -> None:
+    rows = COLUMNS.parse(line("7", "7", "N/A", "RUNNING", "None") + line("9", "8", "1", "PENDING", "a\n7|7|N/A|b")
+                         + line("8", "8", "2-5%2", "COMPLETING", "None"))
+    first, second, third = map(parse_text.parse_job_state, rows)
+    assert (first.id, first.array_job_id, first.state, first.flags) == (7, None, "RUNNING", ())
+    assert (second.id, second.array_job_id, second.array_task_id, second.state_reason) == (9, 8, 1, "a\n7|7|N/A|b")
+    assert (third.array_tasks, third.state, third.flags) == ("2-5%2", "COMPLETING", ("COMPLETING",))
+
+
+@pytest.mark.parametrize("output", ["7~5eca~\n", line("7", "7", "N/A", "RUNNING", "None")[:-9], "rubbish",
+                                    line("7", "7", "N/A", "RUNNING", "None", "more")])
+def test_columns_that_are_not_whole(output: str) -> None:
+    with pytest.raises(Unreadable):
+        COLUMNS.parse(output)
+
+
+def test_no_lines() -> None:
+    assert COLUMNS.parse("") == []
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("CANCELLED by 1060117917", ("CANCELLED", 1060117917)), ("CANCELLED", ("CANCELLED", None)),
+    ("COMPLETED", ("COMPLETED", None)), ("NODE_FAIL", ("NODE_FAIL", None)), ("UNHEARD_OF", ("UNHEARD_OF", None)),
+    ("CANCELLED+", ("CANCELLED", None)),
+])
+def test_accounting_state(text: str, expected: tuple) -> None:
+    assert parse_text.accounting_state(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "by 5", "RUNNING x", "{{ x }}"])
+def test_accounting_state_that_is_none(text: str) -> None:
+    with pytest.raises(Unreadable):
+        parse_text.accounting_state(text)
+
+
+def test_accounting_of_an_array_task_and_its_step() -> None:
+    row = {"jobidraw": "2653326.batch", "jobid": "2653325_1.batch", "state": "CANCELLED by 5", "exitcode": "0:15",
+           "nodelist": "None assigned", "submit": "1758466900", "start": "1758466931", "end": "Unknown",
+           "jobname": "Unknown", "comment": "N/A"}
+    record = parse_text.parse_accounting(row)
+    assert (record.id, record.step, record.array_job_id, record.array_task_id) == (2653326, "batch", 2653325, 1)
+    assert (record.state, record.cancelled_by, record.nodes, record.end_time) == ("CANCELLED", 5, (), None)
+    assert (record.name, record.comment) == ("Unknown", "N/A")
+
+
+def test_config() -> None:
+    config = parse_text.parse_config(capture("scontrol_config-24.11.txt"))
+    assert config["SlurmdSpoolDir"] == "/var/spool/slurm/%n" and config["MinJobAge"] == "300 sec"
+    assert "PrologFlags" not in config
+
+
+def test_config_that_is_none() -> None:
+    with pytest.raises(Unreadable):
+        parse_text.parse_config("hello = world\n")
