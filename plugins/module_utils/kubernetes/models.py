@@ -1,0 +1,376 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What recovery needs to know of nodes, pods and Jobs, read once from the API server's objects. Pure.
+
+Times are seconds since the epoch, None where the server has none. Field values of an unknown kind stay unknown: a
+missing Ready condition is None and never False.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Mapping, Optional, Pattern
+
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Unreadable
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import causes
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.reading import (
+    condition,
+    controller,
+    epoch,
+    first_text,
+    items,
+    owner_text,
+    part,
+    text,
+)
+
+NODE_ANNOTATION = "mission-control/job-recovery"  # on nodes that we cordoned
+JOB_ANNOTATION = "mission-control/job-recovery"  # on Jobs that we ran again, and on those that ran again as another
+OPT_IN_ANNOTATION = "mission-control/auto-resume"  # written by users
+HOLD_ANNOTATION = "mission-control/hold"  # written by people: leave this node alone
+OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+UNREACHABLE = "node.kubernetes.io/unreachable"
+MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+KUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+JOB_CONTROLLER = "kubernetes.io/job-controller"
+JOB_UID_LABELS = ("batch.kubernetes.io/controller-uid", "controller-uid")
+
+_UID = re.compile(r"[A-Za-z0-9-]{1,64}\Z")
+_JOB_NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?\Z")
+_NUMBER = re.compile(r"[0-9]{1,6}\Z")
+
+
+class JobState(Enum):
+    """What became of a Job. `FAILING`: it will fail (FailureTarget), but some of its pods have not ended yet."""
+
+    RUNNING = "running"
+    SUSPENDED = "suspended"
+    COMPLETE = "complete"
+    FAILING = "failing"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Taint:
+    """One taint of a node."""
+
+    key: str
+    value: str = ""
+    effect: str = ""
+
+    def as_object(self) -> dict[str, str]:
+        """As it stands in a node's spec."""
+        made = {"key": self.key, "effect": self.effect}
+        return dict(made, value=self.value) if self.value else made
+
+
+@dataclass(frozen=True)
+class NodeView:
+    """One node.
+
+    Attributes:
+        ready: the Ready condition's status, `True`, `False` or `Unknown` as text; None where there is none.
+        ready_since: when it got this status.
+        boot_id, machine_id, system_uuid: as the kubelet told them last.
+        unschedulable: whether it is cordoned.
+        cordon_managers: field managers whose write cordoned it (empty where the server does not say).
+        cordoned_at: when the server says that this write was.
+        taints: as the server lists them, with all their fields kept apart in `raw_taints`.
+        lease_renewed_at: the kubelet's last sign of life; None where the lease was not read or is not there.
+        ownership: the text of our annotation, or None.
+        held: whether a person asked by annotation to leave it alone.
+        capacity: the kubelet's numbers as text, by resource.
+    """
+
+    name: str
+    uid: str = ""
+    resource_version: str = ""
+    ready: Optional[str] = None
+    ready_since: Optional[float] = None
+    boot_id: str = ""
+    machine_id: str = ""
+    system_uuid: str = ""
+    unschedulable: bool = False
+    cordon_managers: tuple[str, ...] = ()
+    cordoned_at: Optional[float] = None
+    taints: tuple[Taint, ...] = ()
+    lease_renewed_at: Optional[float] = None
+    ownership: Optional[str] = None
+    held: bool = False
+    addresses: tuple[str, ...] = ()
+    capacity: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PodView:
+    """One pod.
+
+    Attributes:
+        owner: `Kind/name` of its controller, or the empty text.
+        owner_uid: that controller's uid.
+        job_uid: the uid of the Job it belongs to, or the empty text.
+        phase: Pending, Running, Succeeded, Failed or Unknown.
+        reason: the status' reason (Evicted, NodeLost ...); a word of the kubelet, not a user's text.
+        deleted_at: when its grace period is over; None where nobody deleted it.
+        disruption: the reason of a true DisruptionTarget condition, or the empty text.
+        disrupted_at: since when.
+        cause: whose fault its end or its hindrance is, None where nothing went wrong; see `causes`.
+        ended_at: when its last container ended, as far as known.
+    """
+
+    namespace: str
+    name: str
+    uid: str = ""
+    node: str = ""
+    owner: str = ""
+    owner_uid: str = ""
+    job_uid: str = ""
+    phase: str = ""
+    reason: str = ""
+    created_at: Optional[float] = None
+    deleted_at: Optional[float] = None
+    disruption: str = ""
+    disrupted_at: Optional[float] = None
+    cause: Optional[causes.Cause] = None
+    ended_at: Optional[float] = None
+    mirror: bool = False
+    local_data: bool = False
+    finalizers: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return "%s/%s" % (self.namespace, self.name)
+
+    @property
+    def finished(self) -> bool:
+        """Whether its containers have ended for good, as the kubelet or the garbage collector said."""
+        return self.phase in ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True)
+class JobView:
+    """One Job, with what its pods tell.
+
+    Attributes:
+        state: see `JobState`.
+        reason: the reason of its Failed or FailureTarget condition (BackoffLimitExceeded ...), or the empty text.
+        failed_at: since when.
+        opt_in: the text of the users' annotation, or None.
+        record: the text of our own annotation, or None.
+        owner: `Kind/name` of who made it or runs it in place of the Job controller, or the empty text.
+        backoff_limit: failures that the Job bears.
+        deleted: whether somebody deleted it and it is on its way out.
+    """
+
+    namespace: str
+    name: str
+    uid: str = ""
+    resource_version: str = ""
+    state: JobState = JobState.RUNNING
+    reason: str = ""
+    failed_at: Optional[float] = None
+    conditions: tuple[str, ...] = ()
+    opt_in: Optional[str] = None
+    record: Optional[str] = None
+    owner: str = ""
+    backoff_limit: int = 6
+    deleted: bool = False
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return "%s/%s" % (self.namespace, self.name)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Our annotation on a Job: which Job it runs again (`uid`, `name`, `attempt` > 0), and as which it ran again.
+
+    Attributes:
+        uid: the first Job of the chain.
+        name: its name.
+        previous: uid of the Job that this one runs again; empty for the first.
+        attempt: 0 for the first Job, 1 for its first rerun ...
+        rerun_as: the name under which this Job was run again; empty where it was not.
+    """
+
+    uid: str
+    name: str
+    previous: str = ""
+    attempt: int = 0
+    rerun_as: str = ""
+
+    def as_text(self) -> str:
+        """As it stands in the annotation."""
+        made = {"origin": self.uid, "name": self.name, "attempt": self.attempt}
+        if self.previous:
+            made["previous"] = self.previous
+        if self.rerun_as:
+            made["rerun_as"] = self.rerun_as
+        return json.dumps(made, sort_keys=True)
+
+
+def node_view(node: Mapping[str, Any], lease: Optional[Mapping[str, Any]] = None) -> NodeView:
+    """Read a Node object, and its Lease of kube-node-lease where given.
+
+    Raises:
+        Unreadable: it has no name.
+    """
+    metadata, spec, status = part(node, "metadata"), part(node, "spec"), part(node, "status")
+    ready = condition(status, "Ready")
+    info = part(status, "nodeInfo")
+    annotations = part(metadata, "annotations")
+    managers, cordoned_at = _cordon(metadata)
+    return NodeView(
+        name=_name(node, "node"),
+        uid=text(metadata, "uid"),
+        resource_version=text(metadata, "resourceVersion"),
+        ready=text(ready, "status") or None,
+        ready_since=epoch(ready.get("lastTransitionTime")),
+        boot_id=text(info, "bootID"),
+        machine_id=text(info, "machineID"),
+        system_uuid=text(info, "systemUUID"),
+        unschedulable=spec.get("unschedulable") is True,
+        cordon_managers=managers,
+        cordoned_at=cordoned_at,
+        taints=tuple(
+            Taint(text(taint, "key"), text(taint, "value"), text(taint, "effect")) for taint in items(spec, "taints")
+        ),
+        lease_renewed_at=epoch(part(lease or {}, "spec").get("renewTime")),
+        ownership=annotations.get(NODE_ANNOTATION),
+        held=HOLD_ANNOTATION in annotations,
+        addresses=tuple(text(address, "address") for address in items(status, "addresses")),
+        capacity={str(key): str(value) for key, value in part(status, "capacity").items()},
+    )
+
+
+def pod_view(pod: Mapping[str, Any]) -> PodView:
+    """Read a Pod object. Raises `Unreadable` where it has no name."""
+    metadata, spec, status = part(pod, "metadata"), part(pod, "spec"), part(pod, "status")
+    owner = controller(metadata)
+    labels = part(metadata, "labels")
+    disruption = condition(status, "DisruptionTarget")
+    disrupted = disruption.get("status") == "True"
+    return PodView(
+        namespace=text(metadata, "namespace"),
+        name=_name(pod, "pod"),
+        uid=text(metadata, "uid"),
+        node=text(spec, "nodeName"),
+        owner=owner_text(owner),
+        owner_uid=text(owner, "uid"),
+        job_uid=text(owner, "uid") if owner.get("kind") == "Job" else first_text(labels, JOB_UID_LABELS),
+        phase=text(status, "phase"),
+        reason=text(status, "reason"),
+        created_at=epoch(metadata.get("creationTimestamp")),
+        deleted_at=epoch(metadata.get("deletionTimestamp")),
+        disruption=text(disruption, "reason") if disrupted else "",
+        disrupted_at=epoch(disruption.get("lastTransitionTime")) if disrupted else None,
+        cause=causes.pod_cause(status),
+        ended_at=causes.ended_at(status),
+        mirror=MIRROR_ANNOTATION in part(metadata, "annotations"),
+        local_data=any("emptyDir" in volume for volume in items(spec, "volumes")),
+        finalizers=tuple(str(name) for name in metadata.get("finalizers") or ()),
+    )
+
+
+def job_view(job: Mapping[str, Any]) -> JobView:
+    """Read a Job object. Raises `Unreadable` where it has no name."""
+    metadata, spec, status = part(job, "metadata"), part(job, "spec"), part(job, "status")
+    true = {text(entry, "type"): entry for entry in items(status, "conditions") if entry.get("status") == "True"}
+    failure = true.get("Failed") or true.get("FailureTarget") or {}
+    annotations = part(metadata, "annotations")
+    limit = spec.get("backoffLimit")
+    return JobView(
+        namespace=text(metadata, "namespace"),
+        name=_name(job, "Job"),
+        uid=text(metadata, "uid"),
+        resource_version=text(metadata, "resourceVersion"),
+        state=_job_state(true),
+        reason=text(failure, "reason"),
+        failed_at=epoch(failure.get("lastTransitionTime")),
+        conditions=tuple(sorted(true)),
+        opt_in=annotations.get(OPT_IN_ANNOTATION),
+        record=annotations.get(JOB_ANNOTATION),
+        owner=_job_owner(metadata, spec),
+        backoff_limit=limit if isinstance(limit, int) else 6,
+        deleted=bool(metadata.get("deletionTimestamp")),
+    )
+
+
+def origin_of(job: JobView) -> Origin:
+    """Where a Job stands in its chain of reruns. A Job without our annotation is the first of its chain.
+
+    Raises:
+        Unreadable: the annotation is there and is not what we write.
+    """
+    if job.record is None:
+        return Origin(job.uid, job.name)
+    try:
+        data = json.loads(job.record)
+        origin = Origin(
+            uid=_checked(_UID, data["origin"]),
+            name=_checked(_JOB_NAME, data["name"]),
+            previous=_checked(_UID, data["previous"]) if "previous" in data else "",
+            attempt=int(_checked(_NUMBER, str(data["attempt"]))),
+            rerun_as=_checked(_JOB_NAME, data["rerun_as"]) if "rerun_as" in data else "",
+        )
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise Unreadable(
+            "Job %s: its annotation %s is not readable" % (job.key, JOB_ANNOTATION), "remove or repair it"
+        ) from None
+    return origin
+
+
+def _checked(pattern: Pattern[str], value: Any) -> str:
+    """The annotation lies in the user's object: whoever may write the Job may have written it."""
+    if not isinstance(value, str) or not pattern.match(value):
+        raise ValueError
+    return value
+
+
+def _job_state(true: Mapping[str, Any]) -> JobState:
+    for kind, state in (
+        ("Complete", JobState.COMPLETE),
+        ("SuccessCriteriaMet", JobState.COMPLETE),
+        ("Failed", JobState.FAILED),
+        ("FailureTarget", JobState.FAILING),
+        ("Suspended", JobState.SUSPENDED),
+    ):
+        if kind in true:
+            return state
+    return JobState.RUNNING
+
+
+def _job_owner(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
+    """CronJob, JobSet, Argo, training operators own by reference; Kueue takes over by label; MultiKueue by field."""
+    owners = items(metadata, "ownerReferences")
+    if owners:
+        return owner_text(controller(metadata) or owners[0])
+    queue = text(part(metadata, "labels"), KUEUE_LABEL)
+    if queue:
+        return "Kueue/%s" % queue
+    manager = text(spec, "managedBy")
+    return "managedBy/%s" % manager if manager not in ("", JOB_CONTROLLER) else ""
+
+
+def _cordon(metadata: Mapping[str, Any]) -> tuple[tuple[str, ...], Optional[float]]:
+    """Who wrote spec.unschedulable last, by the server's own account of field managers, and when."""
+    owning = [
+        entry
+        for entry in items(metadata, "managedFields")
+        if "f:unschedulable" in part(part(entry, "fieldsV1"), "f:spec")
+    ]
+    times = [moment for moment in (epoch(entry.get("time")) for entry in owning) if moment is not None]
+    return tuple(sorted({text(entry, "manager") for entry in owning})), max(times) if times else None
+
+
+def _name(thing: Mapping[str, Any], kind: str) -> str:
+    name = text(part(thing, "metadata"), "name")
+    if not name:
+        raise Unreadable("Kubernetes API: a %s without a name" % kind)
+    return name

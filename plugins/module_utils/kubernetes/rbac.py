@@ -1,0 +1,96 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What recovery may do in a Kubernetes cluster: exactly the verbs that it uses, as data. Pure.
+
+The installer makes the ClusterRole from it, a check asks the server for each of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Iterable
+
+NAME = "mission-control-job-recovery"
+
+
+@dataclass(frozen=True)
+class Grant:
+    """One resource (with its sub-resource after a slash) of one API group, its verbs, and what they are for."""
+
+    group: str
+    resource: str
+    verbs: tuple[str, ...]
+    purpose: str
+
+
+# Detection only looks; a site that only observes needs no more.
+OBSERVE: tuple[Grant, ...] = (
+    Grant("", "nodes", ("get", "list", "watch"), "see nodes that are not ready"),
+    Grant("", "pods", ("list", "watch"), "see what ended the pods of a Job, and pods that never end"),
+    Grant("batch", "jobs", ("get", "list", "watch"), "see Jobs that failed"),
+    Grant("coordination.k8s.io", "leases", ("get",), "see whether a kubelet is alive (kube-node-lease)"),
+)
+
+ACT: tuple[Grant, ...] = (
+    Grant("", "nodes", ("patch",), "cordon, taint, uncordon"),
+    Grant("", "pods/eviction", ("create",), "drain within the disruption budgets"),
+    Grant("", "pods", ("delete",), "let go of pods on a node whose power is proved off"),
+    Grant("batch", "jobs", ("create", "patch"), "run a failed Job again, mark the old one"),
+)
+
+# What kubernetes_check reads beyond OBSERVE.
+CHECK: tuple[Grant, ...] = (
+    Grant("apps", "deployments", ("list",), "components"),
+    Grant("apps", "daemonsets", ("list",), "components"),
+    Grant("apps", "statefulsets", ("list",), "components"),
+    Grant("", "configmaps", ("list",), "Grafana's data sources, Promtail's and the provisioner's configuration"),
+    Grant("", "secrets", ("list",), "Grafana's data sources, Promtail's configuration, the Ingress' password file"),
+    Grant("", "services", ("list",), "what an Ingress leads to"),
+    Grant("networking.k8s.io", "ingresses", ("list",), "Loki's Ingress"),
+    Grant("networking.k8s.io", "ingressclasses", ("list",), "which controller serves an Ingress"),
+    Grant("storage.k8s.io", "storageclasses", ("list",), "storage"),
+    Grant("apiregistration.k8s.io", "apiservices", ("list",), "the metrics APIs"),
+    Grant("apiextensions.k8s.io", "customresourcedefinitions", ("list",), "Prometheus Operator, Kyverno"),
+    Grant("admissionregistration.k8s.io", "validatingwebhookconfigurations", ("list",), "Kyverno"),
+    Grant("admissionregistration.k8s.io", "mutatingwebhookconfigurations", ("list",), "Kyverno"),
+    Grant("monitoring.coreos.com", "prometheuses", ("list",), "Prometheus Operator"),
+)
+
+
+def cluster_role(grants: Iterable[Grant], name: str = NAME) -> dict[str, Any]:
+    """The ClusterRole of these grants, one rule for each resource."""
+    merged: dict[tuple[str, str], list[str]] = {}
+    for grant in grants:
+        verbs = merged.setdefault((grant.group, grant.resource), [])
+        verbs.extend(verb for verb in grant.verbs if verb not in verbs)
+    rules = [
+        {"apiGroups": [group], "resources": [resource], "verbs": verbs} for (group, resource), verbs in merged.items()
+    ]
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": name},
+        "rules": rules,
+    }
+
+
+def cluster_role_binding(namespace: str, account: str = NAME, name: str = NAME) -> dict[str, Any]:
+    """The ClusterRoleBinding that gives the ClusterRole `name` to a ServiceAccount."""
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
+    }
+
+
+def questions(grants: Iterable[Grant]) -> list[dict[str, str]]:
+    """The resource attributes to ask the server for (`client.allowed`), one for each verb."""
+    asked = []
+    for grant in grants:
+        resource, _slash, sub = grant.resource.partition("/")
+        for verb in grant.verbs:
+            asked.append({"group": grant.group, "resource": resource, "subresource": sub, "verb": verb})
+    return asked

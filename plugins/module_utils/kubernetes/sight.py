@@ -1,0 +1,140 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the event source `kubernetes` sees: nodes, Jobs and pods mirrored by watches, looked at once a second.
+
+A look costs no request: it judges what the mirrors hold. While one of them does not know, nothing is known.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Callable, Sequence
+
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import detect
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.client import (
+    KubernetesClient,
+    path_of,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.models import (
+    JobView,
+    NodeView,
+    PodView,
+    job_view,
+    node_view,
+    pod_view,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.watch import Mirror
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.catalogue import JOB, NODE
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import (
+    KUBERNETES,
+    Target,
+    build_event,
+    valid_job_name,
+    valid_node_name,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.resend import Resend
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import Settings
+
+SOURCE = "kubernetes"
+INTERVAL = 1.0
+STUCK_GRACE = 30.0  # seconds beyond a pod's own grace period
+
+Clock = Callable[[], float]
+
+
+class KubernetesSight:
+    """The faults that a cluster shows now. Used by one task at a time.
+
+    Args:
+        wall: epoch seconds, for what the server dates.
+        steady: a clock that only goes forward, for sending again.
+    """
+
+    def __init__(self, wall: Clock = time.time, steady: Clock = time.monotonic) -> None:
+        self._wall = wall
+        self._steady = steady
+        self._resend = Resend()
+        self._eyes: Any = None
+        self._reach: tuple[str, float] = ("", 0.0)
+
+    def look(self, settings: Settings) -> list[dict[str, Any]]:
+        """The events to send now: every fault when it is new, and once a minute while it lasts.
+
+        Blocks for no request. Without a kubeconfig in the settings there is no Kubernetes, and so no fault.
+
+        Raises:
+            RecoveryError: the API server does not answer at present, or was not yet listed; nothing is known.
+        """
+        self._open(settings)
+        if self._eyes is None:
+            return []
+        now = self._wall()
+        seen = self._eyes.faults(now, settings)
+        return events(self._resend.due(seen, self._steady()), settings.cluster, now)
+
+    def close(self) -> None:
+        """Stop the mirrors."""
+        if self._eyes is not None:
+            self._eyes.close()
+            self._eyes = None
+
+    def _open(self, settings: Settings) -> None:
+        reach = (settings.kubernetes.kubeconfig, settings.kubernetes.timeout)
+        if reach == self._reach:
+            return
+        self.close()
+        self._reach = reach
+        if settings.kubernetes.kubeconfig:
+            self._eyes = _Eyes(KubernetesClient(settings.kubernetes.kubeconfig, timeout=settings.kubernetes.timeout))
+
+
+class _Eyes:
+    """The mirrors of one API server."""
+
+    def __init__(self, client: KubernetesClient) -> None:
+        self._client = client
+        self._disrupted = detect.CauseMemory()
+        self._nodes: Mirror[NodeView] = Mirror(client, path_of("v1", "nodes"), node_view)
+        self._jobs: Mirror[JobView] = Mirror(client, path_of("batch/v1", "jobs"), job_view)
+        # of all pods only those are remembered that something is wrong with, or that are on their way out
+        self._pods: Mirror[PodView] = Mirror(
+            client, path_of("v1", "pods"), pod_view, keep=_worth_remembering, on_view=self._disrupted.note
+        )
+        for mirror in (self._nodes, self._jobs, self._pods):
+            mirror.start()
+
+    def faults(self, now: float, settings: Settings) -> list[detect.Seen]:
+        """All that is wrong now."""
+        nodes, jobs, pods = self._nodes.views(), self._jobs.views(), self._pods.views()
+        everybody = settings.jobs == "all"
+        grace = settings.kubernetes.node_grace
+        return [
+            *detect.node_faults(nodes, now, grace),
+            *detect.pod_faults(nodes, pods, now, STUCK_GRACE),
+            *detect.job_faults(jobs, self._disrupted.look(jobs, pods, everybody), everybody),
+        ]
+
+    def close(self) -> None:
+        """Ask the mirrors to end; what they still wait for ends with their deadlines."""
+        for mirror in (self._nodes, self._jobs, self._pods):
+            mirror.stop()
+        self._client.close()
+
+
+def events(seen: Sequence[detect.Seen], cluster: str, now: float) -> list[dict[str, Any]]:
+    """One event for each kind, with all its targets. A name that is no identifier never gets into an event."""
+    by_kind: dict[str, list[Target]] = {}
+    for fault in seen:
+        if fault.uid and valid_job_name(fault.name, KUBERNETES):
+            by_kind.setdefault(fault.kind, []).append(Target(JOB, fault.name, fault.uid))
+        elif not fault.uid and valid_node_name(fault.name):
+            by_kind.setdefault(fault.kind, []).append(Target(NODE, fault.name))
+    return [
+        build_event(kind, KUBERNETES, cluster, SOURCE, list(dict.fromkeys(targets)), now)
+        for kind, targets in by_kind.items()
+    ]
+
+
+def _worth_remembering(pod: PodView) -> bool:
+    return pod.cause is not None or pod.deleted_at is not None
