@@ -1,0 +1,66 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The node's own facts for the helper: `/etc/job-recovery/node.json`, written by the role node_agent.
+
+Shape, every key optional::
+
+    {"spool_dir": "/var/spool/slurmd",                     # resolved: without %n and %h
+     "state_save_location": "/var/spool/slurmctld",        # never cleaned
+     "smbios_uuid_path": "/sys/class/dmi/id/product_uuid",
+     "health_command": "/usr/local/sbin/node-health",      # absolute path; exits 0 when the node is fit
+     "health_timeout": 60}                                 # seconds
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import NamedTuple
+
+from .answer import Refusal
+
+DEFAULT_PATH = "/etc/job-recovery/node.json"
+_MAX_BYTES = 65536
+
+
+class Config(NamedTuple):
+    """What this node is told; an empty text means "none"."""
+
+    spool_dir: str = ""
+    state_save_location: str = ""
+    smbios_uuid_path: str = "/sys/class/dmi/id/product_uuid"
+    health_command: str = ""
+    health_timeout: int = 60
+
+
+def load(path: str) -> Config:
+    """Read the configuration; a file that is not there gives the defaults.
+
+    Raises:
+        Refusal: `unreadable`, when the file is there and is not understood as a whole.
+    """
+    try:
+        with open(path, "rb") as handle:
+            raw = handle.read(_MAX_BYTES)
+    except FileNotFoundError:
+        return Config()
+    except OSError as exc:
+        raise Refusal("unreadable", "%s: %s" % (path, exc.strerror)) from exc
+    try:
+        data = json.loads(raw.decode("utf-8"))
+    except ValueError as exc:
+        raise Refusal("unreadable", "%s is no JSON" % path) from exc
+    if not isinstance(data, dict):
+        raise Refusal("unreadable", "%s is no JSON object" % path)
+    return Config(**{key: _value(path, key, value) for key, value in data.items()})
+
+
+def _value(path: str, key: str, value: object) -> object:
+    if key == "health_timeout":
+        if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= 600:
+            return value
+    elif key in ("spool_dir", "state_save_location", "smbios_uuid_path", "health_command"):
+        if isinstance(value, str) and (not value or os.path.isabs(value)):
+            return value
+    raise Refusal("unreadable", "%s: %s is %r" % (path, key, value))

@@ -1,0 +1,135 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The node as a machine: its identity, its boot, its daemons."""
+
+from __future__ import annotations
+
+import re
+
+from .answer import Refusal
+from .command import run
+
+UNITS = ("slurmd.service", "kubelet.service")
+_PROPERTIES = "LoadState,ActiveState,SubState,MainPID"
+_BOOT_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
+_MACHINE_ID = re.compile(r"[0-9a-f]{32}\Z")
+_REBOOT_UNIT = "job-recovery-reboot"
+_LOOK_DEADLINE = 5.0
+_START_DEADLINE = 45.0
+
+
+def probe(here) -> dict:
+    """Who this node is, since when it runs, and whether its daemons do.
+
+    Returns:
+        `{"boot_id", "machine_id", "uptime" (seconds), "smbios_uuid", "spool_dir", "units": {unit: {"load", "active",
+        "sub", "main_pid"}}}`. What cannot be read is an empty text, and `units` is empty when systemd does not answer:
+        a probe is an answer about the boot in any case.
+    """
+    configuration = here.configuration
+    try:
+        units = _units()
+    except Refusal:
+        units = {}
+    return {
+        "boot_id": boot_id(here.proc),
+        "machine_id": _matching(_MACHINE_ID, _read("/etc/machine-id")),
+        "uptime": float(_read(here.proc + "/uptime").split(" ")[0] or 0),
+        "smbios_uuid": _read(configuration.smbios_uuid_path).lower(),
+        "spool_dir": configuration.spool_dir,
+        "units": units,
+    }
+
+
+def boot_id(proc: str) -> str:
+    """The kernel's boot ID, or the empty text."""
+    return _matching(_BOOT_ID, _read(proc + "/sys/kernel/random/boot_id"))
+
+
+def restart(unit: str, force: bool) -> dict:
+    """Start a daemon that is not active; with `force` one that is active, too.
+
+    Returns:
+        `{"changed": bool, "before": state, "after": state}`, states as in `probe`.
+
+    Raises:
+        Refusal: `absent` when the node has no such unit, `failed` when it is not active afterwards, `timed_out`.
+    """
+    before = _state(unit)
+    if before["load"] != "loaded":
+        raise Refusal("absent", "%s is %s on this node" % (unit, before["load"]))
+    if before["active"] == "active" and not force:
+        return {"changed": False, "before": before, "after": before}
+    run(["systemctl", "reset-failed", unit], _LOOK_DEADLINE)  # else a start limit that was hit refuses the start
+    ran = run(["systemctl", "restart" if force else "start", unit], _START_DEADLINE)
+    after = _state(unit)
+    if after["active"] != "active":
+        cause = ran.output.strip().splitlines()
+        raise Refusal("failed", "%s is %s after its start: %s" % (unit, after["active"], cause[0] if cause else ""))
+    return {"changed": True, "before": before, "after": after}
+
+
+def reboot(here, if_boot_id: str) -> dict:
+    """Reboot, if this is still the boot that the caller means: compare and swap.
+
+    The reboot is ordered from a timer of systemd's, so that this answer is out before sshd ends, and the timer's name
+    makes a second order within one boot the same as the first.
+
+    Returns:
+        `{"rebooting": bool, "boot_id": the present one}`; false when it is another boot already.
+
+    Raises:
+        Refusal: `unreadable` without a boot ID of our own, `failed` or `timed_out` when systemd does not take it.
+    """
+    present = boot_id(here.proc)
+    if not present:
+        raise Refusal("unreadable", "this node's boot ID cannot be read")
+    if present != if_boot_id:
+        return {"rebooting": False, "boot_id": present}
+    order = ["systemd-run", "--quiet", "--collect", "--unit=" + _REBOOT_UNIT, "--on-active=300ms"]
+    ran = run([*order, "--timer-property=AccuracySec=10ms", "systemctl", "reboot"], _LOOK_DEADLINE)
+    if ran.rc != 0 and not _already_ordered():
+        raise Refusal("failed", "systemd does not take the reboot: %s" % ran.output.strip()[:300])
+    return {"rebooting": True, "boot_id": present}
+
+
+def _already_ordered() -> bool:
+    running = run(["systemctl", "is-system-running"], _LOOK_DEADLINE).output.strip()
+    ordered = run(["systemctl", "is-active", _REBOOT_UNIT + ".timer", _REBOOT_UNIT + ".service"], _LOOK_DEADLINE)
+    return running == "stopping" or bool({"active", "activating"} & set(ordered.output.split()))
+
+
+def _state(unit: str) -> dict:
+    return _units((unit,))[unit]
+
+
+def _units(names: tuple = UNITS) -> dict:
+    ran = run(["systemctl", "show", "--property=" + _PROPERTIES, *names], _LOOK_DEADLINE)
+    if ran.rc != 0:
+        raise Refusal("failed", "systemd does not answer: %s" % ran.output.strip()[:300])
+    found = {}
+    for name, block in zip(names, ran.output.strip().split("\n\n")):
+        values = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        pid = values.get("MainPID", "0")
+        found[name] = {
+            "load": values.get("LoadState", "unknown"),
+            "active": values.get("ActiveState", "unknown"),
+            "sub": values.get("SubState", "unknown"),
+            "main_pid": int(pid) if pid.isdigit() else 0,
+        }
+    if len(found) != len(names):
+        raise Refusal("unreadable", "systemd describes %d of %d units" % (len(found), len(names)))
+    return found
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="ascii", errors="replace") as handle:
+            return handle.read(4096).strip()
+    except OSError:
+        return ""
+
+
+def _matching(pattern, text: str) -> str:
+    return text if pattern.match(text) else ""
