@@ -74,7 +74,7 @@ SPEC: dict[str, Any] = {
         "max_attempts": {"type": "int", "default": 0},
         "nodes_proved_off": {"type": "list", "elements": "str", "default": []},
         "tolerate": {"type": "bool", "default": False},
-        "kubeconfig": {"type": "path", "default": ""},
+        "kubeconfig": {"type": "str", "default": ""},
         "context": {"type": "str", "default": ""},
         "request_timeout": {"type": "int", "default": 10},
     },

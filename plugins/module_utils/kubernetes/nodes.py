@@ -68,7 +68,7 @@ SPEC: dict[str, Any] = {
         "local_data": {"type": "str", "default": "evict", "choices": ["refuse", "evict"]},
         "power_off_proved": {"type": "bool", "default": False},
         "tolerate": {"type": "bool", "default": False},
-        "kubeconfig": {"type": "path", "default": ""},
+        "kubeconfig": {"type": "str", "default": ""},
         "context": {"type": "str", "default": ""},
         "request_timeout": {"type": "int", "default": 10},
     },
