@@ -12,6 +12,7 @@ Go itself comes from ``LAB_GO`` (path of a go command), from PATH, or, where tha
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import os
@@ -94,6 +95,15 @@ def ensure(extra: Iterable[str] = ()) -> Binaries:
         artifact = _ensure(program)
         found.update((name, artifact) for name in program.commands)
     return Binaries(found)
+
+
+@functools.cache
+def find(name: str) -> Path:
+    """Path of one command on this machine; only what holds it is made. Raises LabError for an unknown one."""
+    for program in PROGRAMS:
+        if name in program.commands:
+            return _ensure(program).path / name
+    raise LabError(f"No program of lab/joblab/binaries.py brings {name}")
 
 
 def _ensure(program: Program) -> cache.Artifact:
@@ -327,13 +337,13 @@ def _fetch_busybox(_go_command: Path, folder: Path) -> None:
 def _build_node_images(go: Path, folder: Path) -> None:
     """The archive that the nodes import: our own pause and the stand-in for the metrics APIs."""
     with tempfile.TemporaryDirectory() as work:
+        built = {}
         for name in ("pause", "metrics-stand-in"):
             target = Path(work) / name
             target.mkdir()
             _build_own(name)(go, target)
-        images.write_node_archive(
-            folder / images.NODE_ARCHIVE, Path(work, "pause", "pause"), Path(work, "metrics-stand-in", "metrics-stand-in")
-        )
+            built[name] = target / name
+        images.write_node_archive(folder / images.NODE_ARCHIVE, built["pause"], built["metrics-stand-in"])
 
 
 KUBERNETES_COMMANDS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy")
