@@ -28,7 +28,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from . import command
+from . import command, hostfiles
 from .errors import LabError
 from .instance import Instance
 
@@ -142,8 +142,15 @@ def ensure(instance: Instance) -> Path:
                 pass
         _write_kubeconfigs(folder, f"https://{head_ip}:{API_PORT}", list(nodes))
         stamp.write_text(fingerprint)
-    _write_private(administrator_kubeconfig(instance), (folder / "kubeconfigs" / "admin.conf").read_text())
+    hostfiles.write_private(administrator_kubeconfig(instance), (folder / "kubeconfigs" / "admin.conf").read_text())
     return folder
+
+
+def seed(instance: Instance) -> None:
+    """Give every host the certificate of the lab's authority, as /etc/lab/ca.crt."""
+    content = (ensure(instance) / "ca.crt").read_bytes()
+    for host in instance.hosts:
+        hostfiles.put(instance, host, "/etc/lab/ca.crt", content)
 
 
 def _fingerprint(pairs: list[Certificate], ca: bytes) -> str:
@@ -165,14 +172,7 @@ def _write_kubeconfigs(folder: Path, server: str, nodes: list[str]) -> None:
     ca = (folder / "ca.crt").read_bytes()
     for name in ["admin", "controller-manager", "scheduler", "kube-proxy", "kwok", *nodes]:
         text = kubeconfig(server, ca, (folder / f"{name}.crt").read_bytes(), (folder / f"{name}.key").read_bytes())
-        _write_private(target / f"{name}.conf", text)
-
-
-def _write_private(target: Path, text: str) -> None:
-    """Write a file that only root may read, in one step, so that no reader sees half of it."""
-    with tempfile.NamedTemporaryFile("w", dir=target.parent, prefix=f".{target.name}.", delete=False) as handle:
-        handle.write(text)  # NamedTemporaryFile makes it 0600
-    Path(handle.name).replace(target)
+        hostfiles.write_private(target / f"{name}.conf", text)
 
 
 def _ensure_authority(folder: Path, name: str, common_name: str) -> None:
