@@ -144,7 +144,8 @@ def load(path: Optional[str] = None) -> Settings:
         raise Unreadable("settings %s: the Python library PyYAML is missing" % path, "install it for this Python")
     try:
         with open(path, encoding="utf-8") as handle:
-            data = yaml.safe_load(handle)
+            # the C parser where there is one: a source reads this file once a second
+            data = yaml.load(handle, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except OSError as exc:
         raise Unreadable("settings %s: %s" % (path, exc.strerror), "run site.yml, or give the right path") from exc
     except (yaml.YAMLError, UnicodeDecodeError) as exc:

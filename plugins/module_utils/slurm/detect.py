@@ -89,9 +89,13 @@ def job_candidate(state: JobState, previous: Optional[JobState]) -> Optional[See
         return None
     if (state.state_reason or "").startswith(_LAUNCH_HELD):
         return Seen("job_launch_held", name, episode)
-    if previous is None or previous.submit_time != state.submit_time or previous.state != "PENDING":
+    if previous is None or _was_pending(previous) != _was_pending(state):
         return Seen("stale_spool", name, episode)
     return None
+
+
+def _was_pending(state: JobState) -> tuple[bool, Optional[int]]:
+    return state.state == "PENDING" and "COMPLETING" not in state.flags, state.submit_time
 
 
 def confirmed(candidate: Seen, job: Job, everybody: bool) -> bool:

@@ -1,0 +1,35 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Event source `slurm`: faults of nodes and jobs, as Slurm shows them.
+
+Arguments:
+    settings: path of the recovery's settings file (default: `$JOB_RECOVERY_SETTINGS`, else
+        `/etc/job-recovery/settings.yml`). It is read anew for each look.
+
+Events: `{"fault": {...}}`, see `plugins/module_utils/recovery/fault.py`.
+
+Looks at the nodes every `slurm.interval` and at the jobs every `slurm.job_interval` seconds. After a start it sends what
+is wrong now. A lasting fault is sent again once a minute. While Slurm does not answer nothing is known, and nothing sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import heartbeat, settings, source
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.cli import AsyncSlurmCli
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.watch import SOURCE, SlurmWatch
+
+
+async def main(queue: asyncio.Queue, args: dict[str, Any]) -> None:
+    """Send faults into `queue`, for ever. Raises only for unusable settings, before the first look."""
+    path = args.get("settings")
+    first = settings.load(path)
+    watch = SlurmWatch(AsyncSlurmCli(first.slurm.bin_dir, first.slurm.timeout))
+
+    async def look() -> list[dict[str, Any]]:
+        return await watch.look(settings.load(path))
+
+    await source.keep_looking(SOURCE, queue, look, lambda: settings.load(path).slurm.interval, heartbeat.writer(first))

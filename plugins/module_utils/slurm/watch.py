@@ -1,0 +1,152 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Watching Slurm: cheap looks, and the events of what they show. The I/O around `detect`.
+
+Nodes are looked at by one `sinfo` each time. Jobs are looked at by one `squeue` of states; details are read only of
+those few whose state suggests a fault. A job that left the queue is asked for by its id, so that its end is seen before
+slurmctld forgets it (MinJobAge); a job that came and went between two looks, or ended while nobody watched, is found in
+the accounting.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Callable, Iterable
+
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import settings as settings_module
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.catalogue import KINDS
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import (
+    SLURM,
+    Target,
+    build_event,
+    valid_job_name,
+    valid_node_name,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.resend import Resend
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import detect
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import JobState
+
+SOURCE = "slurm"
+#: How far back the accounting is read at the start, and how often afterwards.
+_START_WINDOW = 900
+_ACCOUNTING_EVERY = 30.0
+_ACCOUNTING_SLACK = 60
+_DETAILS_AT_ONCE = 200
+
+_ENDED = detect.ENDED_BY_FAULT | detect.ENDED_BY_LIMIT
+
+
+class SlurmWatch:
+    """What the source remembers between two looks; nothing of it is needed after a restart.
+
+    Args:
+        slurm: an `AsyncSlurmCli`.
+        clock: seconds since the epoch.
+    """
+
+    def __init__(self, slurm: Any, clock: Callable[[], float] = time.time) -> None:
+        self._slurm = slurm
+        self._clock = clock
+        self._resend = Resend()
+        self._nodes_at = 0.0
+        self._jobs_at = 0.0
+        self._accounting_at = 0.0
+        self._queue: dict[str, JobState] = {}
+        self._jobs: dict[detect.Seen, str] = {}  # job faults that last, with their suggestion
+
+    async def look(self, settings: settings_module.Settings) -> list[dict[str, Any]]:
+        """Look at what is due and return the events to send.
+
+        Raises:
+            RecoveryError: Slurm did not answer, or not understandably. Nothing is known then.
+        """
+        if not settings.slurm.enabled:
+            return []
+        now = self._clock()
+        nodes = await self._nodes()
+        if now - self._jobs_at >= settings.slurm.job_interval:
+            await self._look_at_jobs(settings.jobs == "all", now)
+            self._jobs_at = now
+        seen = {(fault.kind, "", fault): None for fault in nodes}
+        seen.update({(fault.kind, suggestion, fault): None for fault, suggestion in self._jobs.items()})
+        due = self._resend.due(seen, now)
+        return events_of(due, settings.cluster, now)
+
+    async def _nodes(self) -> list[detect.Seen]:
+        states = await self._slurm.node_states()
+        return [fault for fault in detect.node_faults(states) if valid_node_name(fault.name)]
+
+    async def _look_at_jobs(self, everybody: bool, now: float) -> None:
+        queue = {detect.job_name(state): state for state in await self._slurm.job_states()}
+        ids = {name for name in self._queue if name not in queue}
+        ids.update(fault.name for fault in self._jobs)
+        ids.update(await self._ended_by_accounting(now))
+        ended = await self._states_of(sorted(ids - set(queue)))
+        candidates: dict[detect.Seen, str] = {}
+        for name, state in {**ended, **queue}.items():
+            candidate = detect.job_candidate(state, self._queue.get(name))
+            if candidate and valid_job_name(name, SLURM):
+                candidates[candidate] = detect.suggestion(candidate, state) or ""
+        lasting = {fault: suggestion for fault, suggestion in self._jobs.items() if _lasts(fault, queue, ended)}
+        new = {fault: suggestion for fault, suggestion in candidates.items() if fault not in lasting}
+        confirmed = await self._confirmed(list(new), everybody)
+        self._jobs = {**lasting, **{fault: new[fault] for fault in confirmed}}
+        self._queue = queue
+
+    async def _ended_by_accounting(self, now: float) -> set[str]:
+        if now - self._accounting_at < _ACCOUNTING_EVERY:
+            return set()
+        since = self._accounting_at - _ACCOUNTING_SLACK if self._accounting_at else now - _START_WINDOW
+        records = await self._slurm.accounting(since=int(since))
+        self._accounting_at = now
+        return {_record_name(record) for record in records if record.state in _ENDED}
+
+    async def _states_of(self, names: list[str]) -> dict[str, JobState]:
+        found: dict[str, JobState] = {}
+        for some in _slices(names):
+            found.update({detect.job_name(state): state for state in await self._slurm.job_states(ids=some)})
+        return {name: found[name] for name in names if name in found}
+
+    async def _confirmed(self, candidates: list[detect.Seen], everybody: bool) -> list[detect.Seen]:
+        by_name: dict[str, Any] = {}
+        for some in _slices([candidate.name for candidate in candidates]):
+            jobs = await self._slurm.jobs(some, missing_ok=True)
+            by_name.update({detect.job_name(job): job for job in jobs})
+        return [
+            candidate
+            for candidate in candidates
+            if candidate.name in by_name and detect.confirmed(candidate, by_name[candidate.name], everybody)
+        ]
+
+
+def events_of(due: Iterable[tuple[str, str, detect.Seen]], cluster: str, now: float) -> list[dict[str, Any]]:
+    """One event for all faults of one kind and suggestion: a storm costs one run."""
+    groups: dict[tuple[str, str], list[Target]] = {}
+    for kind, suggestion, fault in due:
+        target = Target(KINDS[kind].target, fault.name)
+        groups.setdefault((kind, suggestion), []).append(target)
+    return [
+        build_event(kind, SLURM, cluster, SOURCE, targets, now, suggestion or None)
+        for (kind, suggestion), targets in groups.items()
+    ]
+
+
+def _lasts(fault: detect.Seen, queue: dict[str, JobState], ended: dict[str, JobState]) -> bool:
+    """Whether a job fault of an earlier look is still there: the same submission in the same kind of state."""
+    state = queue.get(fault.name) or ended.get(fault.name)
+    if state is None or (state.submit_time or 0) != fault.episode:
+        return False
+    if fault.kind == "job_failed":
+        return state.state in _ENDED
+    return state.state == "PENDING"
+
+
+def _record_name(record: Any) -> str:
+    if record.array_job_id and record.array_task_id is not None:
+        return "%d_%d" % (record.array_job_id, record.array_task_id)
+    return str(record.id)
+
+
+def _slices(names: list[str]) -> Iterable[list[str]]:
+    return (names[start : start + _DETAILS_AT_ONCE] for start in range(0, len(names), _DETAILS_AT_ONCE))

@@ -1,0 +1,158 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+
+import pytest
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import TimedOut
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import settings
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import parse_event
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import (
+    AccountingRecord,
+    Job,
+    JobState,
+    NodeState,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.watch import SlurmWatch
+
+OPT_IN = '{"APS":{"auto_resume_mode":"requeue"}}'
+HOSTILE = "{{ lookup('pipe','touch /tmp/x') }}"
+SETTINGS = settings.parse({"cluster": "lab", "scope": {"partitions": ["main"]}})
+
+
+@dataclasses.dataclass
+class Cluster:
+    """A Slurm of plain values, with the methods of the asynchronous adapter that a watch uses."""
+
+    nodes: dict = dataclasses.field(default_factory=dict)  # name -> (base, flags, reason)
+    queued: dict = dataclasses.field(default_factory=dict)  # id -> Job
+    ended: dict = dataclasses.field(default_factory=dict)
+    accounted: list = dataclasses.field(default_factory=list)
+    down: bool = False
+    now: float = 1000000.0
+    details_read: int = 0
+
+    def _answer(self, value):
+        if self.down:
+            raise TimedOut("sinfo did not end within 10 s")
+        return value
+
+    async def node_states(self):
+        return self._answer([NodeState(name, *state) for name, state in self.nodes.items()])
+
+    async def job_states(self, ids=None):
+        jobs = self.queued if ids is None else {**self.ended, **self.queued}
+        wanted = [job for job in jobs.values() if ids is None or str(job.id) in ids]
+        return self._answer(
+            [
+                JobState(job.id, job.state, job.flags, state_reason=job.state_reason, submit_time=job.submit_time)
+                for job in wanted
+            ]
+        )
+
+    async def jobs(self, ids, missing_ok=False):
+        self.details_read += len(ids)
+        return self._answer([job for job in {**self.ended, **self.queued}.values() if str(job.id) in ids])
+
+    async def accounting(self, since):
+        return self._answer([AccountingRecord(id=job, state=state) for job, state in self.accounted])
+
+
+class Watching:
+    """Looks at a cluster every five seconds of its own clock, and tells (kind, names, suggestion) of each event."""
+
+    def __init__(self, cluster):
+        self.cluster = cluster
+        self.watch = SlurmWatch(cluster, clock=lambda: cluster.now)
+
+    def look(self, seconds=5.0):
+        self.cluster.now += seconds
+        events = asyncio.run(self.watch.look(SETTINGS))
+        assert HOSTILE not in repr(events)
+        faults = [parse_event(event) for event in events]
+        assert all(fault.seen_at == pytest.approx(self.cluster.now, abs=0.01) for fault in faults)
+        return [(fault.kind, [target.name for target in fault.targets], fault.suggested) for fault in faults]
+
+
+def job(number, state, **more):
+    return Job(id=number, state=state, name=HOSTILE, comment=more.pop("comment", OPT_IN), submit_time=more.pop("submit", 1), **more)
+
+
+def test_a_storm_of_nodes_is_one_event_and_lasts():
+    cluster = Cluster(nodes={f"node{n}": ("IDLE", ("NOT_RESPONDING",), None) for n in range(1, 300)})
+    watching = Watching(cluster)
+    [(kind, names, suggested)] = watching.look()
+    assert (kind, len(names), suggested) == ("node_not_responding", 299, "reboot_node")
+    assert watching.look() == []
+    assert len(watching.look(60)[0][1]) == 299
+    cluster.nodes["node7"] = ("IDLE", (), None)
+    watching.look()
+    cluster.nodes["node7"] = ("IDLE", ("NOT_RESPONDING",), None)
+    assert watching.look() == [("node_not_responding", ["node7"], "reboot_node")]
+
+
+def test_a_node_whose_name_could_be_code_never_gets_into_an_event():
+    assert Watching(Cluster(nodes={HOSTILE: ("DOWN", (), "Node unexpectedly rebooted")})).look() == []
+
+
+def test_an_outage_is_no_answer_and_changes_nothing():
+    cluster = Cluster(queued={1: job(1, "RUNNING")})
+    watching = Watching(cluster)
+    assert watching.look() == []
+    cluster.down = True
+    with pytest.raises(TimedOut):
+        watching.look()
+    cluster.down = False
+    cluster.ended = {1: dataclasses.replace(cluster.queued.pop(1), state="NODE_FAIL")}
+    assert watching.look() == [("job_failed", ["1"], "requeue_job")]
+
+
+def test_the_end_of_a_job_is_seen_when_it_leaves_the_queue():
+    cluster = Cluster(queued={1: job(1, "RUNNING"), 2: job(2, "RUNNING", comment=None), 3: job(3, "RUNNING")})
+    watching = Watching(cluster)
+    assert watching.look() == []
+    cluster.ended = {
+        1: job(1, "FAILED"),
+        2: job(2, "FAILED", comment=None),
+        3: job(3, "COMPLETED"),
+    }
+    cluster.queued = {}
+    assert watching.look() == [("job_failed", ["1"], "requeue_job")]
+    assert watching.look() == []
+    assert watching.look(60) == [("job_failed", ["1"], "requeue_job")]
+    cluster.ended = {}
+    assert watching.look(60) == []
+
+
+def test_what_ended_while_nobody_watched_is_found_in_the_accounting():
+    cluster = Cluster(ended={1: job(1, "TIMEOUT"), 2: job(2, "NODE_FAIL")})
+    cluster.accounted = [(1, "TIMEOUT"), (2, "NODE_FAIL"), (3, "FAILED"), (4, "COMPLETED")]
+    assert Watching(cluster).look() == [("job_failed", ["1"], "report"), ("job_failed", ["2"], "requeue_job")]
+
+
+def test_a_requeued_job_may_have_left_something_behind_each_time():
+    cluster = Cluster(queued={1: job(1, "RUNNING", restart_count=0)})
+    watching = Watching(cluster)
+    assert watching.look() == []
+    cluster.queued[1] = job(1, "PENDING", flags=("COMPLETING",), restart_count=1, submit=2)
+    assert watching.look() == []
+    cluster.queued[1] = job(1, "PENDING", restart_count=1, submit=2)
+    assert watching.look() == [("stale_spool", ["1"], "requeue_job")]
+    assert watching.look() == []
+    cluster.queued[1] = job(1, "RUNNING", restart_count=1, submit=2)
+    assert watching.look() == []
+    cluster.queued[1] = job(1, "PENDING", restart_count=2, submit=3)
+    assert watching.look() == [("stale_spool", ["1"], "requeue_job")]
+
+
+def test_details_are_read_of_suspects_alone_and_once():
+    cluster = Cluster(queued={number: job(number, "RUNNING") for number in range(1, 500)})
+    watching = Watching(cluster)
+    watching.look()
+    cluster.queued[5] = job(5, "PENDING", restart_count=0, submit=9)
+    for _ in range(5):
+        watching.look()
+    assert cluster.details_read == 1
