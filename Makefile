@@ -1,0 +1,57 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+SCENARIO ?=
+
+.PHONY: help demo test lint sanity unit molecule lab-up lab-down bench env pins wheelhouse changelog dist clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo:  ## builds a cluster on this machine, breaks it and shows it recover (as root)
+	@tools/with-env lab/demo
+
+test:  ## everything below up to molecule; ends with "N passed, N failed"
+	@tools/check
+
+lint:  ## ruff, yamllint, shellcheck, ansible-lint, rulebooks, documentation, archive
+	@tools/check lint
+
+sanity:  ## ansible-test's sanity tests
+	@tools/check sanity
+
+unit:  ## pytest
+	@tools/check unit
+
+molecule:  ## scenarios on the lab (as root); one of them: make molecule SCENARIO=name
+	@tools/check molecule --scenario=$(SCENARIO)
+
+lab-up:  ## starts the disposable cluster (as root); a second time changes nothing
+	@tools/with-env lab/up
+
+lab-down:  ## removes the disposable cluster
+	@tools/with-env lab/down
+
+bench:  ## measures recovery on the lab (as root)
+	@tools/with-env lab/bench
+
+env:  ## makes the tool environment and prints its folder
+	@tools/environment
+
+pins:  ## writes requirements/*.txt anew from requirements/*.in
+	@tools/pin-requirements
+
+wheelhouse:  ## collects the controller's Python packages for sites without network; prints the folder
+	@tools/wheelhouse
+
+changelog:  ## writes CHANGELOG.md for the version in galaxy.yml, at a release
+	@tools/with-env antsibull-changelog release
+
+dist:  ## builds the collection's archive into .build/dist
+	@tools/dist
+
+clean:  ## removes what was built in this checkout; the lab must be down
+	@tools/clean
