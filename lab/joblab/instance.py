@@ -68,6 +68,10 @@ class Instance:
         """IPv4 address of ``head`` (.10) or of ``node1`` to ``node4`` (.11 to .14)."""
         return str(self.subnet[10 + HOSTS.index(self.known(host))])
 
+    def mac(self, host: str) -> str:
+        """Hardware address of a host's network interface: kept over reboots, or neighbours would look for the old one."""
+        return f"02:4a:52:00:{self.number:02x}:{HOSTS.index(self.known(host)):02x}"
+
     def container(self, host: str) -> str:
         """Name of the container that is this host, for example ``jrlab-0-node1``."""
         return f"{self.name}-{self.known(host)}"

@@ -8,16 +8,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from . import ssh
+from . import bmc, ssh
 from .instance import HEAD, Instance
-
-#: Port of the Redfish service on the gateway; one service answers for all nodes.
-BMC_PORT = 8000
 
 
 def bmc_url(instance: Instance, node: str) -> str:
     """Redfish URL of the system that is this node."""
-    return f"https://{instance.gateway}:{BMC_PORT}/redfish/v1/Systems/{instance.smbios_uuid(node)}"
+    return f"{bmc.url(instance)}/redfish/v1/Systems/{node}"
 
 
 def content(instance: Instance) -> dict[str, Any]:
@@ -34,6 +31,8 @@ def content(instance: Instance) -> dict[str, Any]:
                 "compute": {"hosts": nodes},
             },
             "vars": {
+                # where inventory/lab finds this instance's secrets and certificates
+                "lab_state": str(instance.state),
                 "ansible_user": "root",
                 "ansible_python_interpreter": "/usr/bin/python3",
                 "ansible_ssh_private_key_file": str(instance.ssh_key),

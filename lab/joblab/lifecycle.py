@@ -12,9 +12,8 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from . import cache, command, host, image, inventory, podman, power, processes, progress, seed, slurm, ssh
-try: from . import binaries, bmc, kubernetes, pki, registry
-except ImportError: bmc = None
+from . import binaries, bmc, cache, command, host, image, inventory, kubernetes, podman, power, processes, progress
+from . import seed, slurm, ssh
 from .errors import LabError
 from .instance import HEAD, Instance
 
@@ -47,7 +46,7 @@ def up(instance: Instance, *, with_kubernetes: bool, settings: Sequence[str] = (
             slurm.set_configuration(instance, changes)
         if not _intact(instance):
             _tear_down(instance)
-            _start(instance, artifact)
+            _start(instance, artifact, with_kubernetes)
         _switch_on(instance)
         if _complete(instance, with_kubernetes):
             progress.note("Everything is installed")
@@ -98,12 +97,14 @@ def _intact(instance: Instance) -> bool:
 
 
 def _alive(instance: Instance, pid: object) -> bool:
-    return pid in processes.pids(processes.cgroup(instance) / "conmon")
+    return pid in processes.pids(processes.cgroup(instance) / "podman")
 
 
-def _start(instance: Instance, artifact: cache.Artifact) -> None:
+def _start(instance: Instance, artifact: cache.Artifact, with_kubernetes: bool) -> None:
     with progress.step("Keys, addresses and configuration"):
         seed.prepare(instance)
+        if with_kubernetes:
+            kubernetes.seed(instance)
         inventory.write(instance)
         podman.configure(instance, artifact)
         processes.open_namespace(instance)
@@ -132,7 +133,7 @@ def _switch_on(instance: Instance) -> None:
 def _install(instance: Instance, with_kubernetes: bool) -> None:
     works: list[Callable[[], None]] = [lambda: _install_slurm(instance), lambda: _start_bmc(instance)]
     if with_kubernetes:
-        works.append(lambda: _install_kubernetes(instance))
+        works.append(lambda: kubernetes.install(instance))
     _all(lambda work: work(), works)
 
 
@@ -145,23 +146,7 @@ def _install_slurm(instance: Instance) -> None:
 
 def _start_bmc(instance: Instance) -> None:
     with progress.step("BMC"):
-        bmc and bmc.start(instance)
-
-
-def _install_kubernetes(instance: Instance) -> None:
-    with progress.step("Kubernetes: certificates"):
-        pki.ensure(instance)
-    with progress.step("Kubernetes: control plane, registry, kubelets"):
-        _all(
-            lambda work: work(),
-            [
-                lambda: kubernetes.install_head(instance),
-                lambda: registry.install(instance),
-                lambda: kubernetes.install_nodes(instance, instance.nodes),
-            ],
-        )
-    with progress.step("Kubernetes: all nodes Ready"):
-        kubernetes.wait_ready(instance)
+        bmc.start(instance)
 
 
 def _all(work: Callable, items: Sequence) -> None:
@@ -173,7 +158,7 @@ def _all(work: Callable, items: Sequence) -> None:
 def _complete(instance: Instance, with_kubernetes: bool) -> bool:
     file = instance.state / "installed.json"
     installed = json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
-    return "slurm" in installed and (bmc is None or bmc.running(instance)) and ("kubernetes" in installed or not with_kubernetes)
+    return "slurm" in installed and bmc.running(instance) and ("kubernetes" in installed or not with_kubernetes)
 
 
 def _mark_complete(instance: Instance, with_kubernetes: bool) -> None:

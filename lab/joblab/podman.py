@@ -136,6 +136,7 @@ def _run_arguments(instance: Instance, host: str) -> list[str]:
         f"--hostname={host}",
         f"--network={instance.name}",
         f"--ip={instance.address(host)}",
+        f"--mac-address={instance.mac(host)}",
         f"--cgroup-parent=/{instance.name}",
         f"--env=LAB_GATEWAY={instance.gateway}",
         "--no-hosts",

@@ -37,6 +37,8 @@ def power_off(instance: Instance, host: str) -> None:
     """
     group = podman.group(instance, host)
     switched_off = _switched_off(instance, host)
+    if switched_off.exists() and not processes.pids(group):
+        return
     switched_off.parent.mkdir(exist_ok=True)
     begun = time.monotonic()
     while not _kill(instance, host):

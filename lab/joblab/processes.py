@@ -8,7 +8,7 @@ Everything that an instance starts outside its containers, and the containers th
 checkouts (a cgroup is made once), and ends all of it in one write, without touching anybody else's process:
 
     jrlab-N/holder      keeps the private mount namespace
-    jrlab-N/conmon      podman's monitors, one a container
+    jrlab-N/podman      podman's monitors, one a container, and podman at work
     jrlab-N/libpod-ID   a container
     jrlab-N/daemon-X    a service outside the containers, such as the BMC
 
@@ -28,8 +28,12 @@ from . import command, host
 from .errors import LabError
 from .instance import Instance
 
+#: cgroups whose processes live in the mount namespace.
+_WATCHERS = ("holder", "podman")
 _READY = "run/jrlab-ready"
 _KILL_SECONDS = 10
+
+_JOIN_SCRIPT = 'echo $$ > "$1/cgroup.procs" && shift && exec "$@"'
 
 _NAMESPACE_SCRIPT = """
 set -e
@@ -41,6 +45,9 @@ if [ "$(stat -f -c %T /sys/fs/cgroup)" != cgroup2fs ]; then
     umount -R /sys/fs/cgroup
     mount -t cgroup2 cgroup2 /sys/fs/cgroup
 fi
+# podman's network tool would switch on forwarding for the whole machine; the lab's bridge does not need it.
+echo 1 > /run/ip_forward
+mount --bind /run/ip_forward /proc/sys/net/ipv4/ip_forward
 touch /run/jrlab-ready
 exec sleep infinity
 """
@@ -67,7 +74,7 @@ def pids(group: Path) -> list[int]:
 
 def owner(instance: Instance) -> Path | None:
     """State folder of whoever has this instance up on this machine: ours, another checkout's, or nobody's."""
-    for group in ("holder", "conmon"):
+    for group in _WATCHERS:
         for pid in pids(cgroup(instance) / group):
             if state := _state_of(pid, instance):
                 return state
@@ -101,7 +108,7 @@ def check_owner(instance: Instance) -> None:
 
 def namespace_pid(instance: Instance) -> int | None:
     """A living process in the instance's mount namespace, or none."""
-    for group in ("holder", "conmon"):
+    for group in _WATCHERS:
         for pid in pids(cgroup(instance) / group):
             if Path(f"/proc/{pid}/root/{_READY}").exists():
                 return pid
@@ -133,11 +140,17 @@ def open_namespace(instance: Instance) -> None:
 
 
 def in_namespace(instance: Instance, argv: Sequence[str]) -> list[str]:
-    """The command line that runs ``argv`` in the instance's mount namespace. Raises LabError if the lab is not up."""
+    """The command line that runs podman (``argv``) in the instance's mount namespace and cgroup.
+
+    Raises LabError if the lab is not up.
+    """
     pid = namespace_pid(instance)
     if pid is None:
         raise LabError(f"Lab instance {instance.number} is not up (lab/up brings it up)")
-    return ["nsenter", f"--mount=/proc/{pid}/ns/mnt", "--wd=/", *argv]
+    group = cgroup(instance) / "podman"
+    group.mkdir(exist_ok=True)
+    nsenter = ["nsenter", f"--mount=/proc/{pid}/ns/mnt", "--wd=/"]
+    return ["sh", "-c", _JOIN_SCRIPT, "sh", str(group), *nsenter, *argv]
 
 
 def start_daemon(
@@ -148,8 +161,11 @@ def start_daemon(
         return
     group = _daemon_group(instance, name)
     group.mkdir(parents=True, exist_ok=True)
-    script = 'echo $$ > "$1/cgroup.procs" && shift && exec "$@"'
-    _spawn(["sh", "-c", script, "sh", str(group), *argv], cwd=cwd or instance.state, log=instance.log / f"{name}.log", env=env)
+    argv = ["sh", "-c", _JOIN_SCRIPT, "sh", str(group), *argv]
+    process = _spawn(argv, cwd=cwd or instance.state, log=instance.log / f"{name}.log", env=env)
+    command.wait_for(
+        f"{name} starts", lambda: daemon_runs(instance, name) or process.poll() is not None, timeout=10, interval=0.01
+    )
 
 
 def daemon_runs(instance: Instance, name: str) -> bool:
