@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from . import binaries, bmc, cache, command, host, image, inventory, kubernetes, podman, power, processes, progress
+from . import binaries, bmc, cache, command, host, image, inventory, kubernetes, limits, podman, power, processes, progress
 from . import seed, slurm, ssh
 from .errors import LabError
 from .instance import HEAD, Instance
@@ -41,6 +41,7 @@ def up(instance: Instance, *, with_kubernetes: bool, settings: Sequence[str] = (
     with exclusive(instance):
         processes.check_owner(instance)
         host.install_packages()
+        limits.raise_limits()
         artifact = _artifacts(with_kubernetes, verify_cache)
         if changes:
             slurm.set_configuration(instance, changes)
@@ -66,6 +67,7 @@ def down(instance: Instance) -> None:
             _tear_down(instance)
             if instance.state.exists():
                 shutil.rmtree(instance.state)
+            limits.restore_limits()
 
 
 def _artifacts(with_kubernetes: bool, verify_cache: bool) -> cache.Artifact:
