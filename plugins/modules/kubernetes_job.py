@@ -1,5 +1,4 @@
 #!/usr/bin/python
-# -*- coding: utf-8 -*-
 # Copyright: mission_control.job_recovery contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
@@ -11,10 +10,10 @@ module: kubernetes_job
 short_description: Run failed Kubernetes Jobs again
 version_added: 0.1.0
 description:
-  - Makes a new Job of a failed one, with all that is the user's and nothing that is the server's. The old Job stays, with
-    its pods and their logs.
-  - The new name follows from the first Job of the chain and the attempt, so doing it twice makes one Job. The annotation
-    C(mission-control/job-recovery) counts the attempts and tells on the old Job as which it runs again.
+  - Makes a new Job of a failed one, with all that is the user's and nothing that is the server's. The old Job stays,
+    with its pods and their logs.
+  - The new name follows from the first Job of the chain and the attempt, so doing it twice makes one Job. The
+    annotation C(mission-control/job-recovery) counts the attempts and tells on the old Job as which it runs again.
   - Refused are Jobs that have not failed, were deleted or replaced, or belong to somebody who runs them again himself
     (CronJob, JobSet, Kueue, Argo, a training operator ...).
 options:
@@ -43,8 +42,8 @@ options:
     default: 0
   nodes_proved_off:
     description:
-      - Nodes whose power is proved off. Pods of the failed Job that are bound to other nodes and have not ended may still be
-        running, and the Job waits for them.
+      - Nodes whose power is proved off. Pods of the failed Job that are bound to other nodes and have not ended may
+        still be running, and the Job waits for them.
     type: list
     elements: str
     default: []

@@ -1,5 +1,4 @@
 #!/usr/bin/python
-# -*- coding: utf-8 -*-
 # Copyright: mission_control.job_recovery contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
@@ -12,9 +11,9 @@ short_description: Take Kubernetes nodes out of service and give them back
 version_added: 0.1.0
 description:
   - Cordons, drains, fences and uncordons nodes, and touches only what is its own.
-  - A cordon is its own when the node bears the annotation C(mission-control/job-recovery) and the API server's record of
-    field managers says that this module's write was the last one to cordon it. A node that somebody else cordoned, or
-    that bears the annotation C(mission-control/hold), is refused.
+  - A cordon is its own when the node bears the annotation C(mission-control/job-recovery) and the API server's own
+    account of field managers says that this module's write was the last one to cordon it. A node that somebody else
+    cordoned, or that bears the annotation C(mission-control/hold), is refused.
   - Each write is made against the version of the node that was just read, and planned again where something slipped in.
 options:
   names:
@@ -25,10 +24,10 @@ options:
   state:
     description:
       - V(cordoned) makes the nodes unschedulable, with the annotation that says whose cordon it is.
-      - V(drained) also evicts their pods within the disruption budgets. Pods of DaemonSets, mirror pods, finished pods and
-        pods made after the cordon do not count.
-      - V(fenced) puts the taint C(node.kubernetes.io/out-of-service) on the nodes, by which the cluster gives up their pods
-        and volumes at once. It is refused without O(power_off_proved).
+      - V(drained) also evicts their pods within the disruption budgets. Pods of DaemonSets, mirror pods, finished pods
+        and pods made after the cordon do not count.
+      - V(fenced) puts the taint C(node.kubernetes.io/out-of-service) on the nodes, by which the cluster gives up their
+        pods and volumes at once. It is refused without O(power_off_proved).
       - V(uncordoned) gives the nodes back; this module's out-of-service taint goes too.
     type: str
     required: true

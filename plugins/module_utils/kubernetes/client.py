@@ -245,7 +245,7 @@ class KubernetesClient:
             response.release_conn()
         raise AssertionError("not reached")
 
-    def _connected(self, anew: bool) -> "_Session":
+    def _connected(self, anew: bool) -> _Session:
         if urllib3 is None:
             raise Unreadable(
                 "Kubernetes API: the Python library urllib3 is missing",
@@ -314,39 +314,42 @@ def describe(method: str, path: str) -> str:
     return " ".join(words)
 
 
+_ERRORS: dict[int, tuple[type[RecoveryError], str, str]] = {
+    401: (Forbidden, "our credentials are not accepted", "renew the kubeconfig"),
+    403: (Forbidden, "we may not do that", "grant this verb on this resource by RBAC"),
+    404: (Absent, "not found", ""),
+    410: (Expired, "the resource version is too old", ""),
+    504: (TimedOut, "no answer in time", ""),
+}
+
+
 def error_of(method: str, path: str, reply: Reply) -> Optional[RecoveryError]:
     """What an answer means: None for a success, else the error to raise."""
     if 200 <= reply.status < 300:
         return None
     what = describe(method, path)
     status = reply.body if reply.body and reply.body.get("kind") == "Status" else {}
-    reason = str(status.get("reason") or "")
-    details = reading.part(status, "details")
-    if reply.status == 404:
-        return Absent("Kubernetes API: %s: not found" % what)
-    if reply.status == 401:
-        return Forbidden("Kubernetes API: %s: our credentials are not accepted (401)" % what, "renew the kubeconfig")
-    if reply.status == 403:
-        return Forbidden("Kubernetes API: we may not %s (403)" % what, "grant this verb on this resource by RBAC")
-    if reply.status == 409 and reason == "AlreadyExists":
-        return AlreadyExists("Kubernetes API: %s: it exists already" % what)
-    if reply.status in (409, 422):
-        return Conflict("Kubernetes API: %s: %s" % (what, _said(status, "refused as a conflict or as invalid")))
-    if reply.status == 410:
-        return Expired("Kubernetes API: %s: the resource version is too old" % what)
     if reply.status == 429:
-        causes = [cause for cause in reading.items(details, "causes") if cause.get("reason") == "DisruptionBudget"]
-        return Throttled(
-            "Kubernetes API: %s: %s" % (what, _said(status, "too many requests")),
-            _seconds(reply.headers.get("Retry-After"), details.get("retryAfterSeconds")),
-            bool(causes),
-            reading.printable(reading.text(causes[0], "message")) if causes else "",
-        )
-    if reply.status == 504:
-        return TimedOut("Kubernetes API: %s: no answer in time (504)" % what)
-    if reply.status >= 500:
-        return Unreachable("Kubernetes API: %s: HTTP %d, %s" % (what, reply.status, _said(status, "server trouble")))
-    return BadInput("Kubernetes API: %s: HTTP %d, %s" % (what, reply.status, _said(status, "refused")))
+        return _throttled(what, status, reply.headers)
+    if reply.status in (409, 422):
+        kind = AlreadyExists if reply.status == 409 and status.get("reason") == "AlreadyExists" else Conflict
+        return kind("Kubernetes API: %s: %s" % (what, _said(status, "refused as a conflict or as invalid")))
+    if reply.status in _ERRORS:
+        kind, words, next_step = _ERRORS[reply.status]
+        return kind("Kubernetes API: %s: %s (%d)" % (what, words, reply.status), next_step)
+    kind = Unreachable if reply.status >= 500 else BadInput
+    return kind("Kubernetes API: %s: HTTP %d, %s" % (what, reply.status, _said(status, "no reason given")))
+
+
+def _throttled(what: str, status: Mapping[str, Any], headers: Mapping[str, str]) -> Throttled:
+    details = reading.part(status, "details")
+    causes = [cause for cause in reading.items(details, "causes") if cause.get("reason") == "DisruptionBudget"]
+    return Throttled(
+        "Kubernetes API: %s: %s" % (what, _said(status, "too many requests")),
+        _seconds(headers.get("Retry-After"), details.get("retryAfterSeconds")),
+        bool(causes),
+        reading.printable(reading.text(causes[0], "message")) if causes else "",
+    )
 
 
 def _said(status: Mapping[str, Any], otherwise: str) -> str:
@@ -365,7 +368,8 @@ def _seconds(*candidates: Any) -> float:
 
 def _connection_error(exc: Exception, method: str, path: str) -> Unreachable:
     what = describe(method, path)
-    if isinstance(exc, urllib3.exceptions.TimeoutError):
+    unconnected = isinstance(exc, urllib3.exceptions.NewConnectionError)  # a kind of time-out to urllib3
+    if isinstance(exc, urllib3.exceptions.TimeoutError) and not unconnected:
         return TimedOut("Kubernetes API: %s: no answer in time" % what, "look whether the API server runs")
     if isinstance(exc, urllib3.exceptions.SSLError):
         return Unreachable("Kubernetes API: %s: TLS failed (%s)" % (what, exc), "compare the certificate authorities")
@@ -375,14 +379,21 @@ def _connection_error(exc: Exception, method: str, path: str) -> Unreachable:
 
 
 def _read(response: Any, deadline: Optional[float]) -> bytes:
-    """The whole body, within the deadline (the library's own limit is for each read only)."""
+    """The whole body, within the deadline (the library's own limit is for each packet only)."""
     parts = []
-    for part in response.stream(65536, decode_content=True):
+    for part in _parts(response):
         parts.append(part)
         if deadline is not None and time.monotonic() > deadline:
             response.close()
             raise TimedOut("Kubernetes API: the answer did not end in time")
     return b"".join(parts)
+
+
+def _parts(response: Any) -> Iterator[bytes]:
+    """The body as it arrives. Before 2.3 urllib3 waits for the wanted size, so the pieces are small there."""
+    if hasattr(response, "read1"):
+        return iter(lambda: response.read1(65536), b"")
+    return response.stream(1024, decode_content=True)
 
 
 def _parse(body: bytes) -> Optional[Object]:

@@ -199,7 +199,7 @@ def _by_official_client(path: str, context: str) -> Credentials:
     loaded = client.Configuration()
     try:
         config.load_kube_config(path, context=context, client_configuration=loaded, persist_config=False)
-    except Exception as exc:  # credential plug-ins raise anything; their text may hold secrets
+    except Exception as exc:  # noqa: BLE001 - credential plug-ins raise anything; their text may hold secrets
         raise Unreadable("kubeconfig %s: no credentials to be had (%s)" % (path, type(exc).__name__)) from None
     return Credentials(
         server=loaded.host.rstrip("/"),

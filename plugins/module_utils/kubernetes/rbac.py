@@ -88,9 +88,9 @@ def cluster_role_binding(namespace: str, account: str = NAME, name: str = NAME) 
 
 def questions(grants: Iterable[Grant]) -> list[dict[str, str]]:
     """The resource attributes to ask the server for (`client.allowed`), one for each verb."""
-    asked = []
-    for grant in grants:
-        resource, _slash, sub = grant.resource.partition("/")
-        for verb in grant.verbs:
-            asked.append({"group": grant.group, "resource": resource, "subresource": sub, "verb": verb})
-    return asked
+    return [
+        {"group": grant.group, "resource": resource, "subresource": sub, "verb": verb}
+        for grant in grants
+        for resource, _slash, sub in [grant.resource.partition("/")]
+        for verb in grant.verbs
+    ]

@@ -209,4 +209,6 @@ class Mirror(Generic[View]):
 
 def _pause(failures: int) -> float:
     """Seconds until the next try: none after a steady watch, then longer and longer, never all mirrors at once."""
-    return min(_MAX_PAUSE, 0.25 * 2 ** min(failures, 8)) * random.uniform(0.5, 1.0) if failures else 0.0
+    if not failures:
+        return 0.0
+    return min(_MAX_PAUSE, 0.25 * 2 ** min(failures, 8)) * random.uniform(0.5, 1.0)  # noqa: S311 - only to spread load
