@@ -1,0 +1,415 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Claim targets, look at them now, run the gates, decide, and write it down.
+
+Claim and commit; look, outside any transaction; judge purely; write. A run that dies anywhere in here leaves a claim
+whose lease ends, or an open incident that was not begun: both are taken up again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Mapping, Optional, Sequence
+
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import (
+    decide,
+    gates,
+    looks,
+    observe,
+    plans,
+    stop,
+    waits,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.catalogue import JOB, NODE
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import Fault, Target
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.gates import Case, History, Verdict
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.database import Duplicate
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.rows import (
+    ESCALATED,
+    LIVE,
+    Incident,
+    Request,
+    target_key,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.store import Store
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.looks import JobLook, Look, NodeLook
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import OBSERVE, Settings
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Machine, Tools, Wait
+
+_RETRY_UNREADABLE = 15.0  # seconds until an incident whose target cannot be looked at is looked at again
+_RETRY_REFUSED = 60.0  # until one that may not go on is asked for again
+_REPEAT_SHADOW = 180.0  # how long a target counts as held by us when we only observe; a lasting fault comes each minute
+_REBOOTING = (plans.REBOOT, plans.FENCE)
+_ALREADY = "incident #%d is open"
+_OTHER_RUN = "another run has it just now"
+
+
+@dataclass
+class Answer:
+    """What the module returns; every target of the request stands in exactly one of the lists."""
+
+    token: str
+    incidents: list[dict[str, Any]] = field(default_factory=list)
+    refused: list[dict[str, Any]] = field(default_factory=list)
+    attached: list[dict[str, Any]] = field(default_factory=list)
+    waiting: list[dict[str, Any]] = field(default_factory=list)
+    ended: list[dict[str, Any]] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """As the module's result."""
+        steps: set[str] = set()
+        for incident in self.incidents:
+            steps.update(remaining(incident["plan"], incident["step"]))
+        return {
+            "token": self.token,
+            "incidents": self.incidents,
+            "steps": plans.in_order(steps),
+            "refused": self.refused,
+            "attached": self.attached,
+            "waiting": self.waiting,
+            "ended": self.ended,
+            "changed": bool(self.incidents or self.waiting or self.ended),
+        }
+
+
+@dataclass(frozen=True)
+class _Subject:
+    """One target of this run on its way through the gates."""
+
+    target: Target
+    key: str
+    machine: Optional[Machine]
+    incident: Optional[Incident] = None
+
+
+def remaining(plan: str, step: str) -> list[str]:
+    """The steps that an incident may still do in this run, those of the plans that it may fall back to included."""
+    steps = list(plans.PLANS[plan])
+    left = steps[steps.index(step):] if step in steps else []
+    for fallback in decide.fallbacks(plan):
+        left += plans.PLANS[fallback]
+    return left
+
+
+class Claimer:
+    """Claims for one run.
+
+    Args:
+        token: of the run, which `Claims.begin` gave.
+    """
+
+    def __init__(self, store: Store, settings: Settings, tools: Tools, token: str) -> None:
+        self._store, self._settings, self._tools = store, settings, tools
+        self._answer = Answer(token)
+        self._token = token
+        self._stopped = stop.stopped(settings, store)
+        self._restored = stop.restored(settings, store)
+
+    # a fault, noticed or asked for
+
+    def fault(self, fault: Fault, request: Request) -> Answer:
+        """Claim the targets of a fault and decide what is done about each."""
+        subjects = []
+        for subject in self._subjects(fault):
+            known = self._store.incidents.open_of([subject.key]).get(subject.key)
+            if known is not None and not (request.by and known.state == ESCALATED):
+                self._attach(fault, subject, known, request)
+            elif not self._store.claims.take(subject.key, self._token, self._lease):
+                self._refuse_fault(fault, subject, Verdict({"duplicate": _OTHER_RUN}, "duplicate", _OTHER_RUN))
+            else:
+                subjects.append(_Subject(subject.target, subject.key, subject.machine, known))
+        seen = self._look(subjects, fault.scheduler, {subject.target: fault.kind for subject in subjects}, True)
+        self._store.claims.renew_all(self._token, self._lease)
+        for subject in subjects:
+            self._judge_fault(fault, subject, request, seen[subject.target], len(subjects))
+        return self._answer
+
+    def _subjects(self, fault: Fault) -> list[_Subject]:
+        """The targets with their machines and keys; names of one machine or one job are one subject."""
+        nodes = [target.name for target in fault.targets if target.kind == NODE]
+        machines = self._store.machines.resolve(fault.scheduler, nodes) if nodes else {}
+        missing = [name for name in nodes if name not in machines]
+        if missing and fault.kind == gates.REQUESTED:  # a person may use the ledger's own name
+            machines.update(self._store.machines.get(missing))
+        named = self._job_names([target for target in fault.targets if target.kind == JOB], fault.scheduler)
+        subjects: dict[str, _Subject] = {}
+        for target in fault.targets:
+            machine = machines.get(target.name) if target.kind == NODE else None
+            target = named.get(target, target)
+            key = target_key(target, fault.scheduler, machine.name if machine else "")
+            subjects.setdefault(key, _Subject(target, key, machine))
+        return list(subjects.values())
+
+    def _job_names(self, targets: Sequence[Target], scheduler: str) -> dict[Target, Target]:
+        """Tasks of arrays and components of heterogeneous jobs under the one id by which Slurm requeues them."""
+        composed = [target for target in targets if not target.name.isdigit()]
+        if scheduler != looks.SLURM or not composed:
+            return {}
+        found = observe.look_at_jobs(dict.fromkeys(composed, ""), scheduler, self._tools, self._machines_of)
+        return {
+            target: Target(JOB, str(look.job.het_job_id or look.job.id), target.uid)
+            for target, look in found.items()
+            if look.job is not None
+        }
+
+    def _attach(self, fault: Fault, subject: _Subject, known: Incident, request: Request) -> None:
+        body = {"kind": fault.kind, "seen_at": fault.seen_at, "evidence_ref": fault.evidence_ref}
+        self._store.records.attach(known.id, subject.key, fault.kind, fault.source, body)
+        if request.by:
+            why = _ALREADY % known.id
+            self._refuse_fault(fault, subject, Verdict({"duplicate": why}, "duplicate", why))
+        else:
+            self._answer.attached.append({"target": subject.target.name, "incident": known.id})
+
+    def _judge_fault(self, fault: Fault, subject: _Subject, request: Request, look: Look, together: int) -> None:
+        case = Case(
+            kind=fault.kind,
+            scheduler=fault.scheduler,
+            target=subject.target,
+            seen_at=fault.seen_at,
+            look=look,
+            history=self._history(subject, fault.kind, look, together),
+            settings=self._settings,
+            now=self._tools.now(),
+            suggested=fault.suggested,
+            request=request,
+        )
+        verdict = gates.evaluate(case, gates.OPEN)
+        if not verdict.passed:
+            plan = decide.decide(case).plan if verdict.gate == "mode" else ""
+            self._refuse_fault(fault, subject, verdict, plan)
+            self._store.claims.drop(subject.key, self._token)
+            return
+        decision = decide.decide(case)
+        incident = subject.incident or self._open(fault, subject, request)
+        if incident is None:
+            self._store.claims.drop(subject.key, self._token)
+            return
+        self._write_decision(incident, decision)
+
+    def _open(self, fault: Fault, subject: _Subject, request: Request) -> Optional[Incident]:
+        try:
+            machine = subject.machine.name if subject.machine else ""
+            incident = self._store.incidents.open(fault, subject.target, subject.key, machine, request)
+        except Duplicate:  # another run opened one since we looked, and its lease is over already
+            known = self._store.incidents.open_of([subject.key]).get(subject.key)
+            if known is not None:
+                self._attach(fault, subject, known, request)
+            return None
+        stop.raise_mark(self._settings, self._store, incident.id)
+        return incident
+
+    def _refuse_fault(self, fault: Fault, subject: _Subject, verdict: Verdict, plan: str = "") -> None:
+        self._store.records.refuse(
+            subject.key, fault.kind, fault.source, verdict.gate, verdict.why, verdict.results, plan
+        )
+        self._refused(subject.target, verdict.gate, verdict.why)
+
+    # incidents that go on
+
+    def due(self, numbers: Sequence[int], dispatch: int) -> Answer:
+        """Take up open incidents: their wait is over, or their run died.
+
+        Args:
+            dispatch: only those that this dispatch is for; 0 for any (by hand).
+        """
+        subjects: dict[str, list[_Subject]] = {}
+        for incident in self._store.incidents.many(numbers):
+            if incident.state not in LIVE + (ESCALATED,) or (dispatch and incident.dispatch != dispatch):
+                self._refused(incident.target, "duplicate", "closed, or dispatched again since")
+            elif not self._store.claims.take(incident.key, self._token, self._lease, incident.id):
+                self._refused(incident.target, "duplicate", _OTHER_RUN)
+            else:
+                machine = self._store.machines.get([incident.machine]).get(incident.machine)
+                subject = _Subject(incident.target, incident.key, machine, incident)
+                subjects.setdefault(incident.scheduler, []).append(subject)
+        for scheduler, some in subjects.items():
+            for full in (True, False):
+                self._continue([subject for subject in some if self._needs_full_look(subject) is full], scheduler, full)
+        return self._answer
+
+    def _needs_full_look(self, subject: _Subject) -> bool:
+        incident = _incident(subject)
+        return not incident.acted and incident.state != ESCALATED
+
+    def _continue(self, subjects: Sequence[_Subject], scheduler: str, full: bool) -> None:
+        if not subjects:
+            return
+        kinds = {subject.target: _incident(subject).fault_kind for subject in subjects}
+        seen = self._look(subjects, scheduler, kinds, full)
+        self._store.claims.renew_all(self._token, self._lease)
+        for subject in subjects:
+            incident, look = _incident(subject), seen[subject.target]
+            if incident.state == ESCALATED:
+                self._revisit(subject, incident, look)
+            else:
+                self._judge_incident(subject, incident, look)
+
+    def _judge_incident(self, subject: _Subject, incident: Incident, look: Look) -> None:
+        now = self._tools.now()
+        case = Case(
+            kind=incident.fault_kind,
+            scheduler=incident.scheduler,
+            target=incident.target,
+            seen_at=now,  # it was looked at just now
+            look=look,
+            history=self._history(subject, incident.fault_kind, look, 1),
+            settings=self._settings,
+            now=now,
+            suggested=incident.suggested,
+            request=incident.request,
+            acted=incident.acted,
+        )
+        verdict = gates.evaluate(case, gates.CONTINUE)
+        if not verdict.passed:
+            self._refuse_incident(subject, incident, look, verdict)
+        elif incident.plan:
+            self._store.incidents.resume(incident.id)
+            self._hand_out(incident, incident.plan, incident.step)
+        else:
+            self._write_decision(incident, decide.decide(case))
+
+    def _refuse_incident(self, subject: _Subject, incident: Incident, look: Look, verdict: Verdict) -> None:
+        self._store.records.refuse(
+            subject.key,
+            incident.fault_kind,
+            incident.source,
+            verdict.gate,
+            verdict.why,
+            verdict.results,
+            incident.plan,
+            incident.id,
+        )
+        why = "%s: %s" % (verdict.gate, verdict.why)
+        if verdict.gate == "stopped":
+            self._store.incidents.note(incident.id, why)
+        elif not incident.acted:
+            self._end(incident, why)
+        elif verdict.gate in ("owner", "identity") and not look.unknown:
+            self._store.incidents.escalate(incident.id, "a person took over? %s" % why, incident.memory, keep_open=True)
+        else:
+            pause = _RETRY_UNREADABLE if look.unknown else _RETRY_REFUSED
+            wait = Wait(waits.TIME, {}, self._tools.now() + pause)
+            self._store.incidents.wait(incident.id, wait, why, incident.memory)
+            self._store.incidents.arrived(incident.id)
+        self._refused(incident.target, verdict.gate, verdict.why)
+        self._store.claims.drop(subject.key, self._token)
+
+    def _revisit(self, subject: _Subject, incident: Incident, look: Look) -> None:
+        """An escalated incident ends when its target is well again, by whoever's hand."""
+        if is_well(look):
+            self._end(incident, "well again, not by us")
+        self._store.incidents.arrived(incident.id)
+        self._store.claims.drop(subject.key, self._token)
+
+    def _end(self, incident: Incident, why: str) -> None:
+        self._store.incidents.close(incident.id, why, incident.memory)
+        self._answer.ended.append({"incident": incident.id, "target": incident.target.name, "why": why})
+
+    # shared
+
+    @property
+    def _lease(self) -> float:
+        return self._settings.limits.lease
+
+    def _write_decision(self, incident: Incident, decision: decide.Decision) -> None:
+        memory = {**incident.memory, **decision.memory}
+        if decision.plan:
+            step = decide.first_step(decision.plan, {})
+            self._store.incidents.remember(incident.id, memory)
+            again = incident.round > 0 or bool(incident.plan)
+            self._store.incidents.set_plan(incident.id, decision.plan, step, decision.why, new_round=again)
+            self._hand_out(incident, decision.plan, step)
+            return
+        if decision.wait is not None:
+            self._store.incidents.wait(incident.id, decision.wait, decision.why, memory)
+            self._store.incidents.arrived(incident.id)
+            self._answer.waiting.append(
+                {"incident": incident.id, "target": incident.target.name, "why": decision.why}
+            )
+        else:
+            self._store.incidents.escalate(incident.id, decision.why, memory, keep_open=True)
+            self._answer.ended.append(
+                {"incident": incident.id, "target": incident.target.name, "why": decision.why}
+            )
+        self._store.claims.drop(incident.key, self._token)
+
+    def _hand_out(self, incident: Incident, plan: str, step: str) -> None:
+        self._store.claims.bind(incident.key, self._token, incident.id)
+        self._answer.incidents.append(
+            {"incident": incident.id, "target": incident.target.name, "plan": plan, "step": step}
+        )
+
+    def _refused(self, target: Target, gate: str, why: str) -> None:
+        self._answer.refused.append({"target": target.name, "gate": gate, "why": why})
+
+    def _look(
+        self, subjects: Sequence[_Subject], scheduler: str, kinds: Mapping[Target, str], full: bool
+    ) -> dict[Target, Look]:
+        seen: dict[Target, Look] = {}
+        nodes = {subject.target: subject.machine for subject in subjects if subject.target.kind == NODE}
+        jobs = {target: kind if full else "" for target, kind in kinds.items() if target.kind == JOB}
+        if nodes:
+            seen.update(observe.look_at_nodes(nodes, kinds, self._tools, full))
+        if jobs:
+            seen.update(observe.look_at_jobs(jobs, scheduler, self._tools, self._machines_of))
+        return seen
+
+    def _machines_of(self, names: Sequence[str]) -> dict[str, Machine]:
+        return self._store.machines.resolve(looks.SLURM, names)
+
+    def _history(self, subject: _Subject, kind: str, look: Look, together: int) -> History:
+        store, limits = self._store, self._settings.limits
+        number = subject.incident.id if subject.incident else 0
+        if subject.target.kind == JOB:
+            return History(
+                stopped=self._stopped,
+                restored=self._restored,
+                attempts=self._attempts(subject, look),
+                failures=store.incidents.failures_in_a_row(limits.breaker_failures),
+            )
+        machine = subject.machine.name if subject.machine else ""
+        held = store.incidents.held(subject.key)
+        if self._settings.mode == OBSERVE:
+            held += store.records.shadow_holds(subject.key, _REPEAT_SHADOW)
+        alike = store.incidents.alike(kind, subject.key, limits.common_cause_window)
+        return History(
+            stopped=self._stopped,
+            restored=self._restored,
+            ours=tuple(store.incidents.reasons_of(subject.key)),
+            last_closed_at=store.incidents.last_closed(subject.key),
+            reboots=store.steps.begun_lately(machine, _REBOOTING, limits.reboot_window, number),
+            restarts=store.steps.begun_lately(machine, (plans.RESTART_DAEMON,), limits.reboot_window, number),
+            alike=max(alike, together - 1),
+            held=held,
+            machines=len(store.machines.all()),
+            failures=store.incidents.failures_in_a_row(limits.breaker_failures),
+        )
+
+    def _attempts(self, subject: _Subject, look: Look) -> int:
+        step = plans.RERUN if isinstance(look, JobLook) and look.kubernetes is not None else plans.REQUEUE
+        return self._store.incidents.attempts(subject.key, "", step)
+
+
+def is_well(look: Look) -> bool:
+    """Whether an escalated incident's target needs nobody any more. What cannot be looked at is not well."""
+    if isinstance(look, NodeLook):
+        slurm, kubernetes = look.slurm, look.kubernetes
+        if look.unknown or (slurm is None and kubernetes is None):
+            return False
+        slurm_well = slurm is None or (slurm.understood and slurm.responding and not slurm.out_of_service)
+        return slurm_well and (kubernetes is None or (kubernetes.ready == "True" and not kubernetes.unschedulable))
+    if look.absent:
+        return True
+    if look.job is not None:
+        return look.job.state in ("RUNNING", "COMPLETED", "CANCELLED") and not look.job.completing
+    return look.kubernetes is not None and look.kubernetes.state.value in ("running", "complete")
+
+
+def _incident(subject: _Subject) -> Incident:
+    if subject.incident is None:
+        raise AssertionError("a subject without its incident")
+    return subject.incident
+
+

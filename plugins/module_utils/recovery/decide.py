@@ -1,0 +1,281 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What to do: which plan for which fault, and which way is next when a step fails. Pure.
+
+The mildest plan that what was found allows, and a ladder with memory: a daemon that was restarted several times is not
+restarted again, a node that was rebooted within the reboot window is quarantined. A silent node is powered off only
+with a BMC whose UUID is the node's; without one, or with a doubt, Slurm's own verdict (DOWN) is waited for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Callable, Mapping, Optional
+
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.identity import same_machine
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import plans, waits
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.catalogue import KINDS
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import SLURM
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.gates import REQUESTED, Case
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.looks import NodeLook
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import Limits
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Wait
+
+MAX_RESTARTS = 3  # of a daemon within the reboot window, before the node is rebooted for it
+
+_REBOOTS = ("reboot_over_ssh", "reboot_by_power")
+_VERDICT_INTERVAL = 60.0
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What is done.
+
+    Attributes:
+        plan: a name of `plans.PLANS`; empty where nothing is (`wait`: yet).
+        why: one sentence for the ledger and for people.
+        wait: what is waited for before the decision is made again; None where it is made.
+        memory: JSON that the steps get with the incident.
+    """
+
+    plan: str
+    why: str
+    wait: Optional[Wait] = None
+    memory: Mapping[str, Any] = field(default_factory=dict)
+
+
+def decide(case: Case) -> Decision:
+    """Choose the plan of a case that passed its gates."""
+    if not case.is_node:
+        return _decide_job(case)
+    chosen = _NODE_DECISIONS.get(_wanted(case), _report)(case)
+    return _with_memory(case, chosen)
+
+
+def after_failure(plan: str, step: str, why: str, has_bmc: bool, reboots_left: bool) -> Decision:
+    """The next way after a failed step; an empty plan means that a person is needed.
+
+    Args:
+        plan: the incident's plan.
+        step: which failed.
+        why: as the step says.
+        has_bmc: the node has a BMC.
+        reboots_left: the node may be rebooted (not yet within the reboot window).
+    """
+    if plan == "restart_daemon":
+        if reboots_left:
+            return Decision("reboot_over_ssh", "the daemon could not be restarted (%s)" % why)
+        return Decision("quarantine_node", "the daemon could not be restarted (%s), no reboot is left" % why)
+    if plan == "reboot_over_ssh" and step in (plans.REBOOT, plans.AWAIT_BOOT) and has_bmc:
+        return Decision("reboot_by_power", "the reboot over SSH failed (%s)" % why)
+    return Decision("", "%s failed: %s" % (step, why))
+
+
+def fallbacks(plan: str) -> tuple[str, ...]:
+    """Plans that an incident of this plan may be given within the same run."""
+    return {
+        "restart_daemon": ("reboot_over_ssh", "reboot_by_power", "quarantine_node"),
+        "reboot_over_ssh": ("reboot_by_power",),
+    }.get(plan, ())
+
+
+def first_step(plan: str, done: Mapping[str, bool]) -> str:
+    """Where a plan begins when the incident had another one before: holds that are in place are not placed again."""
+    for step in plans.PLANS[plan]:
+        if not (step in (plans.DRAIN, plans.CORDON) and done.get(step)):
+            return step
+    return ""
+
+
+def step_seconds(step: str, limits: Limits) -> float:
+    """How long a step may take as a whole, its waits included."""
+    return {
+        plans.AWAIT_BOOT: limits.boot_timeout,
+        plans.AWAIT_DRAINED: limits.drain_timeout,
+        plans.AWAIT_JOB_END: limits.drain_timeout,
+    }.get(step, limits.step_timeout)
+
+
+def holds_node(plan: str) -> bool:
+    """Whether a plan takes its node out of service."""
+    return plans.DRAIN in plans.PLANS.get(plan, ())
+
+
+def ends_closed(plan: str) -> bool:
+    """Whether the end of a plan is the end of the trouble; a plan without a proof of that leaves it to a person."""
+    return plans.CONFIRM in plans.PLANS.get(plan, ())
+
+
+def _wanted(case: Case) -> str:
+    """What to begin from: the kind of fault, or the remediation that a person or the site asks for instead."""
+    usual = KINDS[case.kind].remediation if case.kind in KINDS else ""
+    if case.kind == REQUESTED or (case.suggested and case.suggested != usual):
+        return case.suggested
+    return case.kind
+
+
+def _decide_job(case: Case) -> Decision:
+    wanted = _wanted(case)
+    if wanted == "report" or case.kind == "job_stuck_completing":
+        return Decision("", "reported: what a person should look at is %s" % KINDS[case.kind].meaning)
+    if case.scheduler != SLURM:
+        return Decision("rerun_kubernetes_job", "the Job is run again under a new name")
+    return Decision("requeue_job", "the job is requeued once nothing of it is left on its nodes")
+
+
+def _not_responding(case: Case) -> Decision:
+    look = _node(case)
+    shell, slurm = look.shell, look.slurm
+    if shell is None:
+        return _verdict(case, "nobody could look at the node")
+    if shell.answers:
+        return _alive(case, shell.slurmd, "slurmd")
+    if slurm is not None and slurm.responding and slurm.down:
+        return _return(case)
+    if shell.banner is False:
+        return _dead(case)
+    # alive in some way: the power is touched only after Slurm has given the node up
+    if slurm is not None and slurm.down:
+        return _dead(case)
+    return _verdict(case, "the node's SSH server answers, its helper does not")
+
+
+def _alive(case: Case, active: Optional[bool], daemon: str) -> Decision:
+    """The node's helper answers: restart the daemon, or reboot over SSH."""
+    look = _node(case)
+    if not _same_boot(look):
+        return Decision("return_node", "the node has rebooted by itself")
+    if active is None:
+        return _verdict(case, "whether %s is active is not known" % daemon)
+    if not active and case.history.restarts < MAX_RESTARTS:
+        return Decision("restart_daemon", "%s is dead on a node that is alive, same boot" % daemon)
+    if not active:
+        return _reboot(case, "reboot_over_ssh", "%s died again after %d restarts" % (daemon, case.history.restarts))
+    return _reboot(case, "reboot_over_ssh", "%s is active and its scheduler gets no answer" % daemon)
+
+
+def _dead(case: Case) -> Decision:
+    """Silent: off by the BMC, if that is the node's; else Slurm's verdict, then the node's return."""
+    look = _node(case)
+    if _bmc_is_proved(look):
+        return _reboot(case, "reboot_by_power", "the node is silent, and its BMC is proved")
+    if look.slurm is not None and look.slurm.down:
+        return Decision("return_node", "Slurm gave the node up; it is awaited, as no BMC of proved identity is there")
+    return _verdict(case, "the node is silent and has no BMC of proved identity")
+
+
+def _daemon_down(case: Case) -> Decision:
+    look = _node(case)
+    if look.shell is not None and look.shell.answers:
+        slurm = case.scheduler == SLURM
+        return _alive(case, look.shell.slurmd if slurm else look.shell.kubelet, "slurmd" if slurm else "the kubelet")
+    return _not_responding(case)
+
+
+def _kubernetes_not_ready(case: Case) -> Decision:
+    look = _node(case)
+    if look.shell is not None and look.shell.answers:
+        return _alive(case, look.shell.kubelet, "the kubelet")
+    return _not_responding(case)
+
+
+def _return(case: Case) -> Decision:
+    return Decision("return_node", "the node is back: it is cleaned, verified and given back")
+
+
+def _drained(case: Case) -> Decision:
+    look = _node(case)
+    if look.shell is not None and look.shell.answers:
+        return _reboot(case, "reboot_over_ssh", "the node is rebooted once its jobs have ended")
+    return _dead(case) if look.silent else _verdict(case, "the node's helper does not answer")
+
+
+def _restart(case: Case) -> Decision:
+    return Decision("restart_daemon", "as asked for")
+
+
+def _clean(case: Case) -> Decision:
+    return Decision("clean_spool", "the node is drained and its spool cleaned")
+
+
+def _quarantine(case: Case) -> Decision:
+    return Decision("quarantine_node", "%s: the node is taken out of service for a person to look at" % case.kind)
+
+
+def _report(case: Case) -> Decision:
+    meaning = KINDS[case.kind].meaning if case.kind in KINDS else case.kind
+    return Decision("", "reported: what a person should look at is that %s" % meaning)
+
+
+_NODE_DECISIONS: dict[str, Callable[[Case], Decision]] = {
+    "node_not_responding": _not_responding,
+    "daemon_down": _daemon_down,
+    "node_rebooted": _return,
+    "node_back": _return,
+    "node_suspect": _quarantine,
+    "reboot_failed": _quarantine,
+    "node_drained": _drained,
+    "gpu_fault": _drained,
+    "kernel_fault": _drained,
+    "kubernetes_node_not_ready": _kubernetes_not_ready,
+    "pod_stuck_terminating": _kubernetes_not_ready,
+    # what a person or a site may ask for instead
+    "restart_daemon": _restart,
+    "reboot_node": _drained,
+    "return_node": _return,
+    "clean_spool": _clean,
+    "quarantine_node": _quarantine,
+}
+
+
+def _reboot(case: Case, plan: str, why: str) -> Decision:
+    """Once within the reboot window; then the node is quarantined. A person may override the gate `cooldown`."""
+    limits = case.settings.limits
+    if case.history.reboots and not (case.by_hand and "cooldown" in case.request.override):
+        return Decision(
+            "quarantine_node",
+            "%s, and it was rebooted already within %.0f s: a person should look at it" % (why, limits.reboot_window),
+        )
+    return Decision(plan, why)
+
+
+def _verdict(case: Case, why: str) -> Decision:
+    """Look again when Slurm's state of the node has changed, and now and then besides."""
+    look = _node(case)
+    until = case.now + _VERDICT_INTERVAL
+    if look.slurm is None:
+        return Decision("", why, Wait(waits.TIME, {}, until))
+    args = {"node": look.slurm.name, "state": look.slurm.state}
+    return Decision("", "%s; Slurm's verdict is awaited" % why, Wait(waits.NODE_STATE_CHANGED, args, until))
+
+
+def _with_memory(case: Case, chosen: Decision) -> Decision:
+    """What the steps must know of the node as it was found: its boot, and whether it still is the one on record."""
+    look = _node(case)
+    memory: dict[str, Any] = dict(chosen.memory)
+    if look.machine is not None and look.machine.boot_id:
+        memory["boot_id"] = look.machine.boot_id
+    if chosen.plan == "return_node" and look.shell is not None and look.shell.boot_id:
+        memory["same_boot"] = _same_boot(look)
+    return Decision(chosen.plan, chosen.why, chosen.wait, memory)
+
+
+def _same_boot(look: NodeLook) -> bool:
+    """The boot that the node tells is the one on record, or none is on record."""
+    recorded = look.machine.boot_id if look.machine else ""
+    told = look.shell.boot_id if look.shell else ""
+    return not recorded or not told or recorded == told
+
+
+def _bmc_is_proved(look: NodeLook) -> bool:
+    return (
+        look.power is not None
+        and look.machine is not None
+        and same_machine(look.power.uuid, look.machine.smbios_uuid)
+    )
+
+
+def _node(case: Case) -> NodeLook:
+    assert isinstance(case.look, NodeLook)
+    return case.look

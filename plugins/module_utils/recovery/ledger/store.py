@@ -1,0 +1,745 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The ledger's tables, one small class each: `Store.machines`, `.claims`, `.incidents`, `.steps`, `.records`, `.control`.
+
+Everything that a run writes about an incident goes through `Claims.hold`: in one short transaction the claim's row is
+locked, its token and its lease (by the database's clock) are looked at, and only then is written. So a run that slept
+over its lease can write nothing.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, TypeVar
+
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import SLURM, Fault, Target
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger import rows, schema
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.database import (
+    NOW,
+    Database,
+    Duplicate,
+    clip,
+    connect,
+    marks,
+    pack,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.rows import (
+    CLOSED,
+    ESCALATED,
+    LIVE,
+    OPEN,
+    PAUSED,
+    STARTED,
+    WAITING,
+    Incident,
+    Request,
+    StepRow,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import LedgerSettings
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Lost, Machine, Wait
+
+T = TypeVar("T")
+
+_WHY = 1000
+_DAY = 86400
+_MACHINE_FIELDS = ("slurm_name", "kubernetes_name", "ssh_address", "bmc_url", "smbios_uuid", "machine_id", "boot_id")
+
+
+class Store:
+    """The ledger, opened. Use it in one thread, close it at the end (`with open_store(...) as store`)."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.machines = Machines(database)
+        self.claims = Claims(database)
+        self.incidents = Incidents(database)
+        self.steps = Steps(database)
+        self.records = Records(database)
+        self.control = Control(database)
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_exc: Any) -> None:
+        self.database.close()
+
+    def now(self) -> float:
+        """The database's time, epoch seconds."""
+        return self.database.now()
+
+
+def open_store(settings: LedgerSettings) -> Store:
+    """Connect and look whether the tables are those of this version.
+
+    Raises:
+        RecoveryError: Unreachable, TimedOut, Forbidden, Absent (older tables), Conflict (newer ones), Unreadable.
+    """
+    database = connect(settings)
+    try:
+        schema.require(database)
+    except BaseException:
+        database.close()
+        raise
+    return Store(database)
+
+
+class Machines:
+    """Every node: one machine, its names, its identity while healthy."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def all(self) -> list[Machine]:
+        """All, by name."""
+        return [rows.machine_of(row) for row in self._db.rows("SELECT * FROM machines ORDER BY name")]
+
+    def get(self, names: Sequence[str]) -> dict[str, Machine]:
+        """By the ledger's own name."""
+        return self._by("name", names)
+
+    def resolve(self, scheduler: str, names: Sequence[str]) -> dict[str, Machine]:
+        """By the name that a scheduler uses; a name that is not in the result is unknown."""
+        return self._by("slurm_name" if scheduler == SLURM else "kubernetes_name", names)
+
+    def put(self, machine: Machine) -> None:
+        """Write a machine's row, new or not.
+
+        Raises:
+            Duplicate: another machine has one of its scheduler names.
+        """
+        values = [machine.slurm_name or None, machine.kubernetes_name or None]
+        values += [getattr(machine, name) for name in _MACHINE_FIELDS[2:]] + [machine.boot_seen_at]
+        assign = ", ".join("%s = %%s" % name for name in _MACHINE_FIELDS + ("boot_seen_at",))
+
+        def write() -> None:
+            known = self._db.row("SELECT name FROM machines WHERE name = %s FOR UPDATE", (machine.name,))
+            if known:
+                self._db.write(
+                    "UPDATE machines SET %s, updated_at = %s WHERE name = %%s" % (assign, NOW), values + [machine.name]
+                )
+            else:
+                self._db.write(
+                    "INSERT INTO machines SET %s, updated_at = %s, name = %%s" % (assign, NOW), values + [machine.name]
+                )
+
+        self._db.transaction(write)
+
+    def forget(self, name: str) -> None:
+        """Remove a machine that has left the cluster."""
+        self._db.write("DELETE FROM machines WHERE name = %s", (name,))
+
+    def seen_healthy(self, name: str, boot_id: str, machine_id: str) -> None:
+        """Note the boot of a healthy node. A machine-id once known is kept: a changed one is for a person to look at."""
+        self._db.write(
+            "UPDATE machines SET boot_id = %s, machine_id = IF(machine_id = '', %s, machine_id), "
+            "boot_seen_at = " + NOW + ", updated_at = " + NOW + " WHERE name = %s",
+            (boot_id, machine_id, name),
+        )
+
+    def _by(self, column: str, names: Sequence[str]) -> dict[str, Machine]:
+        found = self._db.rows("SELECT * FROM machines WHERE %s IN (%s)" % (column, marks(names)), names)
+        return {row[column]: rows.machine_of(row) for row in found}
+
+
+class Claims:
+    """Who may act on which target now: a lease with a token, by the database's clock."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def begin(self, remediation: str, holder: str, lease: float, dispatch: int = 0) -> str:
+        """Note the start of a run; its token."""
+        token = uuid.uuid4().hex
+        self._db.write(
+            "INSERT INTO runs (token, dispatch, remediation, holder, started_at, lease_until) "
+            "VALUES (%s, %s, %s, %s, " + NOW + ", " + NOW + " + %s)",
+            (token, dispatch, remediation, clip(holder, 128), lease),
+        )
+        if dispatch:
+            self._db.write("UPDATE dispatches SET claimed_at = " + NOW + " WHERE id = %s", (dispatch,))
+        return token
+
+    def take(self, key: str, token: str, lease: float, incident: int = 0) -> bool:
+        """Claim a target; False when another run has it. A lease that is over is nobody's."""
+        self._db.write("DELETE FROM claims WHERE target_key = %s AND lease_until <= " + NOW, (key,))
+        try:
+            self._db.write(
+                "INSERT INTO claims (target_key, token, incident, claimed_at, lease_until) "
+                "VALUES (%s, %s, %s, " + NOW + ", " + NOW + " + %s)",
+                (key, token, incident, lease),
+            )
+        except Duplicate:
+            return False
+        return True
+
+    def drop(self, key: str, token: str) -> None:
+        """Give one claim back that came to nothing (attached, refused)."""
+        self._db.write("DELETE FROM claims WHERE target_key = %s AND token = %s", (key, token))
+
+    def renew(self, key: str, token: str, lease: float) -> None:
+        """Look at token and lease, and lengthen the lease to `lease` seconds from now.
+
+        Raises:
+            Lost: it is not this run's any more.
+        """
+        changed = self._db.write(
+            "UPDATE claims SET lease_until = " + NOW + " + %s "
+            "WHERE target_key = %s AND token = %s AND lease_until > " + NOW,
+            (lease, key, token),
+        )
+        if not changed:
+            raise _lost(key)
+
+    def renew_all(self, token: str, lease: float) -> list[str]:
+        """Lengthen all leases of a run that are not over; the targets that it still has."""
+        self._db.write("UPDATE runs SET lease_until = " + NOW + " + %s WHERE token = %s", (lease, token))
+        self._db.write(
+            "UPDATE claims SET lease_until = " + NOW + " + %s WHERE token = %s AND lease_until > " + NOW,
+            (lease, token),
+        )
+        found = self._db.rows("SELECT target_key FROM claims WHERE token = %s AND lease_until > " + NOW, (token,))
+        return [row["target_key"] for row in found]
+
+    def hold(self, key: str, token: str, work: Callable[[], T]) -> T:
+        """Call `work` (ledger writes only) in one transaction in which the claim is this run's.
+
+        Raises:
+            Lost: it is not; nothing was written.
+        """
+
+        def guarded() -> T:
+            mine = self._db.row(
+                "SELECT target_key FROM claims WHERE target_key = %s AND token = %s AND lease_until > "
+                + NOW
+                + " FOR UPDATE",
+                (key, token),
+            )
+            if not mine:
+                raise _lost(key)
+            return work()
+
+        return self._db.transaction(guarded)
+
+    def bind(self, key: str, token: str, incident: int) -> None:
+        """Note which incident a claim is for; from now on the run owes a result for it."""
+        self._db.write(
+            "UPDATE claims SET incident = %s WHERE target_key = %s AND token = %s", (incident, key, token)
+        )
+        self._db.write("UPDATE runs SET claimed = claimed + 1 WHERE token = %s", (token,))
+
+    def count_result(self, key: str, token: str) -> None:
+        """Note that a step gave a result for a claimed incident."""
+        self._db.write(
+            "UPDATE claims SET results = results + 1 WHERE target_key = %s AND token = %s", (key, token)
+        )
+
+    def claimed(self, token: str) -> Optional[int]:
+        """For how many incidents a run owes a result; None for a token that was never given."""
+        number = self._db.value("SELECT claimed FROM runs WHERE token = %s", (token,))
+        return None if number is None else int(number)
+
+    def of_run(self, token: str) -> list[dict[str, Any]]:
+        """A run's claims, lost ones too: `{incident, target_key, results, live}`."""
+        found = self._db.rows(
+            "SELECT incident, target_key, results, lease_until > " + NOW + " AS live FROM claims "
+            "WHERE token = %s AND incident > 0 ORDER BY incident",
+            (token,),
+        )
+        return [{**row, "live": bool(row["live"])} for row in found]
+
+    def release(self, token: str) -> None:
+        """End a run: its claims are free."""
+        self._db.write("DELETE FROM claims WHERE token = %s", (token,))
+        self._db.write("UPDATE runs SET released_at = " + NOW + " WHERE token = %s", (token,))
+
+    def going(self) -> int:
+        """How many runs are going, and dispatches on their way to one."""
+        return int(
+            self._db.value(
+                "SELECT (SELECT COUNT(*) FROM runs WHERE released_at IS NULL AND lease_until > " + NOW + ") + "
+                "(SELECT COUNT(*) FROM dispatches WHERE claimed_at IS NULL AND until > " + NOW + ") AS going"
+            )
+        )
+
+
+class Incidents:
+    """One incident is what was done about one fault of one target."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def open(self, fault: Fault, target: Target, key: str, machine: str, request: Request) -> Incident:
+        """Write a new incident, not yet decided.
+
+        Raises:
+            Duplicate: the target has an open one.
+        """
+        number = self._db.insert(
+            "INSERT INTO incidents SET target_key = %s, open_key = %s, target_kind = %s, target_name = %s, "
+            "target_uid = %s, scheduler = %s, machine = %s, fault_kind = %s, source = %s, suggested = %s, "
+            "requested_by = %s, request = %s, state = %s, memory = '', wait_args = '', seen_at = %s, "
+            "opened_at = " + NOW + ", updated_at = " + NOW,
+            (
+                key,
+                key,
+                target.kind,
+                target.name,
+                target.uid,
+                fault.scheduler,
+                machine or None,
+                fault.kind,
+                fault.source,
+                fault.suggested,
+                clip(request.by, 128),
+                pack({"reason": clip(request.reason, _WHY), "override": list(request.override)}),
+                OPEN,
+                fault.seen_at,
+            ),
+        )
+        self._db.write(
+            "UPDATE incidents SET reason = %s WHERE id = %s", (held_reason(number, fault.kind), number)
+        )
+        found = self.get(number)
+        if found is None:
+            raise _lost(key)
+        return found
+
+    def get(self, number: int) -> Optional[Incident]:
+        """By its number."""
+        row = self._db.row("SELECT * FROM incidents WHERE id = %s", (number,))
+        return rows.incident_of(row) if row else None
+
+    def many(self, numbers: Sequence[int]) -> list[Incident]:
+        """By their numbers, those that exist."""
+        found = self._db.rows("SELECT * FROM incidents WHERE id IN (%s) ORDER BY id" % marks(numbers), numbers)
+        return [rows.incident_of(row) for row in found]
+
+    def open_of(self, keys: Sequence[str]) -> dict[str, Incident]:
+        """The open (or escalated) incident of each of these targets."""
+        found = self._db.rows("SELECT * FROM incidents WHERE open_key IN (%s)" % marks(keys), keys)
+        return {row["open_key"]: rows.incident_of(row) for row in found}
+
+    def live(self) -> list[Incident]:
+        """All that are not closed, escalated ones too."""
+        return [
+            rows.incident_of(row)
+            for row in self._db.rows("SELECT * FROM incidents WHERE open_key IS NOT NULL ORDER BY id")
+        ]
+
+    def claimed(self, token: str, step: str) -> list[Incident]:
+        """A run's incidents that are to do this step now."""
+        found = self._db.rows(
+            "SELECT i.* FROM incidents i JOIN claims c ON c.incident = i.id AND c.target_key = i.target_key "
+            "WHERE c.token = %s AND c.lease_until > " + NOW + " AND i.step = %s AND i.state = %s ORDER BY i.id",
+            (token, step, OPEN),
+        )
+        return [rows.incident_of(row) for row in found]
+
+    def set_plan(self, number: int, plan: str, step: str, why: str, new_round: bool) -> None:
+        """Write a decision: what is done, beginning with which step. `new_round` begins the steps' bookkeeping anew."""
+        self._db.write(
+            "UPDATE incidents SET plan = %s, step = %s, why = %s, state = %s, round = round + %s, wait_kind = '', "
+            "wait_args = '', wait_until = NULL, open_key = target_key, closed_at = NULL, updated_at = " + NOW + " "
+            "WHERE id = %s",
+            (plan, step, clip(why, _WHY), OPEN, 1 if new_round else 0, number),
+        )
+
+    def advance(self, number: int, step: str, memory: Mapping[str, Any]) -> None:
+        """On to the next step."""
+        self._db.write(
+            "UPDATE incidents SET step = %s, state = %s, memory = %s, why = '', wait_kind = '', wait_args = '', "
+            "wait_until = NULL, updated_at = " + NOW + " WHERE id = %s",
+            (step, OPEN, pack(dict(memory)), number),
+        )
+
+    def remember(self, number: int, memory: Mapping[str, Any]) -> None:
+        """Write what the steps remember."""
+        self._db.write("UPDATE incidents SET memory = %s WHERE id = %s", (pack(dict(memory)), number))
+
+    def resume(self, number: int) -> None:
+        """A wait is over (or a run died): the incident goes on with the step at which it stands."""
+        self._db.write(
+            "UPDATE incidents SET state = %s, wait_kind = '', wait_args = '', wait_until = NULL, updated_at = " + NOW
+            + " WHERE id = %s AND state IN (%s, %s)",
+            (OPEN, number) + LIVE,
+        )
+
+    def wait(self, number: int, wait: Wait, why: str, memory: Mapping[str, Any]) -> None:
+        """Write what the incident waits for, until when."""
+        self._db.write(
+            "UPDATE incidents SET state = %s, wait_kind = %s, wait_args = %s, wait_until = %s, why = %s, memory = %s, "
+            "dispatch_until = NULL, updated_at = " + NOW + " WHERE id = %s",
+            (WAITING, wait.kind, pack(dict(wait.args)), wait.until, clip(why, _WHY), pack(dict(memory)), number),
+        )
+
+    def escalate(self, number: int, why: str, memory: Mapping[str, Any], keep_open: bool) -> None:
+        """Hand it to a person; with `keep_open` the target gets no other incident until it is in service again."""
+        self._db.write(
+            "UPDATE incidents SET state = %s, step = '', why = %s, memory = %s, wait_kind = '', wait_args = '', "
+            "wait_until = NULL, open_key = IF(%s, target_key, NULL), closed_at = " + NOW + ", updated_at = " + NOW
+            + " WHERE id = %s",
+            (ESCALATED, clip(why, _WHY), pack(dict(memory)), 1 if keep_open else 0, number),
+        )
+
+    def close(self, number: int, why: str, memory: Mapping[str, Any]) -> None:
+        """It is over."""
+        self._db.write(
+            "UPDATE incidents SET state = %s, step = '', why = %s, memory = %s, wait_kind = '', wait_args = '', "
+            "wait_until = NULL, open_key = NULL, closed_at = " + NOW + ", updated_at = " + NOW + " WHERE id = %s",
+            (CLOSED, clip(why, _WHY), pack(dict(memory)), number),
+        )
+
+    def note(self, number: int, why: str) -> None:
+        """Write why it does not go on just now."""
+        self._db.write("UPDATE incidents SET why = %s WHERE id = %s", (clip(why, _WHY), number))
+
+    def dispatch(self, due: Mapping[int, float]) -> int:
+        """Note that these incidents are being dispatched, each until so many seconds from now; the dispatch's number."""
+        longest = max(due.values())
+        number = self._db.insert(
+            "INSERT INTO dispatches (sent_at, until) VALUES (" + NOW + ", " + NOW + " + %s)", (longest,)
+        )
+        for incident, seconds in due.items():
+            self._db.write(
+                "UPDATE incidents SET dispatch = %s, dispatch_until = " + NOW + " + %s, "
+                "dispatch_tries = dispatch_tries + 1 WHERE id = %s",
+                (number, seconds, incident),
+            )
+        return number
+
+    def arrived(self, number: int) -> None:
+        """A dispatched incident's run gave a result: the next dispatch needs no back-off."""
+        self._db.write("UPDATE incidents SET dispatch_until = NULL, dispatch_tries = 0 WHERE id = %s", (number,))
+
+    def idle(self) -> set[int]:
+        """Live and escalated incidents that no run has claimed and no dispatch is on its way for."""
+        found = self._db.rows(
+            "SELECT i.id FROM incidents i LEFT JOIN claims c ON c.target_key = i.target_key AND c.lease_until > "
+            + NOW
+            + " WHERE i.open_key IS NOT NULL AND c.target_key IS NULL "
+            "AND (i.dispatch_until IS NULL OR i.dispatch_until <= " + NOW + ")"
+        )
+        return {row["id"] for row in found}
+
+    # what the gates ask about the past
+
+    def last_closed(self, key: str) -> Optional[float]:
+        """When the last incident of a target ended that had acted."""
+        return self._db.value(
+            "SELECT MAX(closed_at) AS at FROM incidents WHERE target_key = %s AND acted = 1", (key,)
+        )
+
+    def attempts(self, key: str, uid: str, step: str) -> int:
+        """How often this step was begun for a job. With `uid` only for this job, not for an earlier one of its id."""
+        return int(
+            self._db.value(
+                "SELECT COUNT(DISTINCT s.incident) AS n FROM steps s JOIN incidents i ON i.id = s.incident "
+                "WHERE i.target_key = %s AND s.step = %s AND (%s = '' OR i.target_uid IN ('', %s))",
+                (key, step, uid, uid),
+            )
+        )
+
+    def reasons_of(self, key: str) -> list[str]:
+        """The texts under which we hold, or held, a node; the newest first."""
+        found = self._db.rows(
+            "SELECT reason FROM incidents WHERE target_key = %s AND acted = 1 ORDER BY id DESC LIMIT 20", (key,)
+        )
+        return [row["reason"] for row in found]
+
+    def held(self, besides: str) -> int:
+        """How many other nodes we hold out of service."""
+        return int(
+            self._db.value(
+                "SELECT COUNT(*) AS n FROM incidents WHERE open_key IS NOT NULL AND open_key <> %s "
+                "AND target_kind = 'node' AND (acted = 1 OR (state = %s AND plan <> ''))",
+                (besides, OPEN),
+            )
+        )
+
+    def alike(self, kind: str, besides: str, seconds: float) -> int:
+        """How many other targets had an incident of this kind in the last seconds, or were refused one as many at once."""
+        return int(
+            self._db.value(
+                "SELECT COUNT(DISTINCT target_key) AS n FROM ("
+                "SELECT target_key FROM incidents WHERE fault_kind = %s AND opened_at > " + NOW + " - %s "
+                "UNION SELECT target_key FROM refusals WHERE fault_kind = %s AND last_at > " + NOW + " - %s "
+                "AND gate IN ('common_cause', 'blast_radius', 'breaker', 'mode')) AS both_tables "
+                "WHERE target_key <> %s",
+                (kind, seconds, kind, seconds, besides),
+            )
+        )
+
+    def failures_in_a_row(self, limit: int) -> int:
+        """How many of the last repairs failed, counted back to the last one that did not."""
+        found = self._db.rows(
+            "SELECT state FROM incidents WHERE acted = 1 AND closed_at IS NOT NULL ORDER BY closed_at DESC LIMIT %s",
+            (limit,),
+        )
+        count = 0
+        for row in found:
+            if row["state"] != ESCALATED:
+                break
+            count += 1
+        return count
+
+    def highest(self) -> int:
+        """The highest number that was ever given."""
+        return int(self._db.value("SELECT COALESCE(MAX(id), 0) AS n FROM incidents"))
+
+    def select(self, where: str = "1 = 1", parameters: Sequence[Any] = (), limit: int = 100) -> list[Incident]:
+        """For reports: the newest that match. `where` is SQL of this package's own, never a caller's text."""
+        found = self._db.rows(
+            "SELECT * FROM incidents WHERE %s ORDER BY id DESC LIMIT %%s" % where, list(parameters) + [limit]
+        )
+        return [rows.incident_of(row) for row in found]
+
+    def report(
+        self,
+        numbers: Sequence[int] = (),
+        states: Sequence[str] = (),
+        names: Sequence[str] = (),
+        since: float = 0.0,
+        limit: int = 100,
+    ) -> list[Incident]:
+        """For reports: the newest incidents that match every filter given; `names` are nodes', machines' or jobs'."""
+        where, values = ["opened_at >= %s"], [since]
+        for column, wanted in (("id", numbers), ("state", states)):
+            if wanted:
+                where.append("%s IN (%s)" % (column, marks(wanted)))
+                values += list(wanted)
+        if names:
+            where.append("(target_name IN ({0}) OR machine IN ({0}))".format(marks(names)))
+            values += list(names) * 2
+        return self.select(" AND ".join(where), values, limit)
+
+
+class Steps:
+    """What was intended, when it began and what became of it. One row for an incident, its round and the step."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def of(self, numbers: Sequence[int]) -> list[StepRow]:
+        """All steps of these incidents, in the order in which they began."""
+        found = self._db.rows(
+            "SELECT * FROM steps WHERE incident IN (%s) ORDER BY started_at, round" % marks(numbers), numbers
+        )
+        return [rows.step_of(row) for row in found]
+
+    def get(self, incident: int, number: int, step: str) -> Optional[StepRow]:
+        """One step of an incident's round."""
+        row = self._db.row(
+            "SELECT * FROM steps WHERE incident = %s AND round = %s AND step = %s", (incident, number, step)
+        )
+        return rows.step_of(row) if row else None
+
+    def start(self, incident: Incident, token: str, intent: Mapping[str, Any]) -> StepRow:
+        """Write `started`; the first intent stays. To be called inside `Claims.hold`."""
+        known = self.get(incident.id, incident.round, incident.step)
+        if known is None:
+            self._db.write(
+                "INSERT INTO steps SET incident = %s, round = %s, step = %s, machine = %s, token = %s, status = %s, "
+                "tries = 1, intent = %s, proof = '', started_at = " + NOW + ", last_started_at = " + NOW,
+                (
+                    incident.id,
+                    incident.round,
+                    incident.step,
+                    incident.machine or None,
+                    token,
+                    STARTED,
+                    pack(dict(intent)),
+                ),
+            )
+            self._db.write("UPDATE incidents SET acted = 1 WHERE id = %s", (incident.id,))
+        else:
+            self._db.write(
+                "UPDATE steps SET token = %s, status = %s, tries = tries + 1, last_started_at = " + NOW + " "
+                "WHERE incident = %s AND round = %s AND step = %s",
+                (token, STARTED, incident.id, incident.round, incident.step),
+            )
+        started = self.get(incident.id, incident.round, incident.step)
+        if started is None:
+            raise _lost(incident.key)
+        return started
+
+    def finish(self, incident: Incident, status: str, why: str, proof: Mapping[str, Any]) -> None:
+        """Write what became of it. `waiting` is no end, but it is an outcome."""
+        self._db.write(
+            "UPDATE steps SET status = %s, tries = 0, why = %s, proof = %s, finished_at = IF(%s, NULL, " + NOW + ") "
+            "WHERE incident = %s AND round = %s AND step = %s",
+            (
+                status,
+                clip(why, _WHY),
+                pack(dict(proof)),
+                1 if status == PAUSED else 0,
+                incident.id,
+                incident.round,
+                incident.step,
+            ),
+        )
+
+    def begun_lately(self, machine: str, steps: Sequence[str], seconds: float, besides: int) -> int:
+        """How many other incidents began one of these steps on a machine in the last seconds."""
+        return int(
+            self._db.value(
+                "SELECT COUNT(DISTINCT incident) AS n FROM steps WHERE machine = %%s AND incident <> %%s "
+                "AND started_at > %s - %%s AND step IN (%s)" % (NOW, marks(steps)),
+                [machine, besides, seconds] + list(steps),
+            )
+        )
+
+    def under_way(self, first: Sequence[str], last: str, besides: int) -> int:
+        """How many other live incidents have begun one of the steps `first` and not done the step `last`.
+
+        To be called inside a transaction that has locked `Control.lock`, so that two runs do not both count.
+        """
+        return int(
+            self._db.value(
+                "SELECT COUNT(DISTINCT s.incident) AS n FROM steps s "
+                "JOIN incidents i ON i.id = s.incident AND i.round = s.round "
+                "LEFT JOIN steps e ON e.incident = s.incident AND e.round = s.round AND e.step = %%s "
+                "AND e.status = 'done' "
+                "WHERE s.step IN (%s) AND s.incident <> %%s AND i.state IN (%%s, %%s) AND e.incident IS NULL"
+                % marks(first),
+                [last] + list(first) + [besides] + list(LIVE),
+            )
+        )
+
+
+class Records:
+    """Refusals, counted and not repeated; evidence."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def refuse(
+        self,
+        key: str,
+        fault_kind: str,
+        source: str,
+        gate: str,
+        why: str,
+        gates: Mapping[str, str],
+        plan: str = "",
+        incident: int = 0,
+    ) -> None:
+        """Count a refusal: one row for target, kind, gate and day."""
+        self._db.write(
+            "INSERT INTO refusals SET target_key = %s, fault_kind = %s, gate = %s, day = FLOOR(" + NOW + " / %s), "
+            "incident = %s, source = %s, why = %s, gates = %s, plan = %s, first_at = " + NOW + ", last_at = " + NOW
+            + " ON DUPLICATE KEY UPDATE times = times + 1, last_at = VALUES(last_at), why = VALUES(why), "
+            "gates = VALUES(gates), plan = VALUES(plan), source = VALUES(source)",
+            (key, fault_kind, gate, _DAY, incident, source, clip(why, _WHY), pack(dict(gates)), plan),
+        )
+
+    def shadow_holds(self, besides: str, seconds: float) -> int:
+        """How many other nodes we would hold now if we acted: refused for the mode alone in the last seconds."""
+        return int(
+            self._db.value(
+                "SELECT COUNT(DISTINCT target_key) AS n FROM refusals WHERE gate = 'mode' AND plan <> '' "
+                "AND target_key LIKE 'node:%%' AND target_key <> %s AND last_at > " + NOW + " - %s",
+                (besides, seconds),
+            )
+        )
+
+    def attach(self, incident: int, key: str, kind: str, source: str, body: Mapping[str, Any]) -> None:
+        """Keep evidence with an incident; the same kind from the same source is counted."""
+        self._db.write(
+            "INSERT INTO evidence SET incident = %s, target_key = %s, kind = %s, source = %s, body = %s, "
+            "first_at = " + NOW + ", last_at = " + NOW
+            + " ON DUPLICATE KEY UPDATE times = times + 1, last_at = VALUES(last_at), body = VALUES(body)",
+            (incident, key, kind, source, pack(dict(body))),
+        )
+
+    def keep(self, key: str, kind: str, source: str, body: Mapping[str, Any]) -> int:
+        """Keep evidence of a fault that is about to be sent; its number, for the event's `evidence_ref`."""
+        return self._db.insert(
+            "INSERT INTO evidence SET incident = NULL, target_key = %s, kind = %s, source = %s, body = %s, "
+            "first_at = " + NOW + ", last_at = " + NOW,
+            (key, kind, source, pack(dict(body))),
+        )
+
+    def refusals(self, names: Sequence[str] = (), since: float = 0.0, limit: int = 100) -> list[dict[str, Any]]:
+        """For reports: the latest refusals, of all targets or of those whose key ends in one of these names."""
+        where, values = ["last_at >= %s"], [since]
+        if names:
+            where.append("SUBSTRING(target_key, LOCATE(':', target_key) + 1) IN (%s)" % marks(names))
+            values += list(names)
+        return self._db.rows(
+            "SELECT id, target_key, fault_kind, gate, incident, source, why, gates, plan, times, first_at, last_at "
+            "FROM refusals WHERE %s ORDER BY last_at DESC LIMIT %%s" % " AND ".join(where),
+            values + [limit],
+        )
+
+    def evidence(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
+        """For reports: the evidence kept with these incidents."""
+        return self._db.rows(
+            "SELECT id, incident, target_key, kind, source, body, times, first_at, last_at FROM evidence "
+            "WHERE incident IN (%s) ORDER BY first_at" % marks(numbers),
+            numbers,
+        )
+
+    def expire(self, seconds: float) -> int:
+        """Retention: remove what ended longer ago; the number of rows."""
+        removed = 0
+        for statement in (
+            "DELETE FROM steps WHERE incident IN (SELECT id FROM incidents WHERE open_key IS NULL "
+            "AND closed_at < " + NOW + " - %s)",
+            "DELETE FROM evidence WHERE last_at < " + NOW + " - %s AND (incident IS NULL OR incident NOT IN "
+            "(SELECT id FROM incidents WHERE open_key IS NOT NULL))",
+            "DELETE FROM refusals WHERE last_at < " + NOW + " - %s",
+            "DELETE FROM incidents WHERE open_key IS NULL AND closed_at < " + NOW + " - %s",
+            "DELETE FROM runs WHERE lease_until < " + NOW + " - %s",
+            "DELETE FROM dispatches WHERE until < " + NOW + " - %s",
+        ):
+            removed += self._db.write(statement, (seconds,))
+        return removed
+
+
+class Control:
+    """Named values: the emergency stop, the high-water mark, the canary."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def get(self, name: str) -> Optional[dict[str, Any]]:
+        """`{value, changed_by, changed_at}`, None for no such value."""
+        return self._db.row("SELECT value, changed_by, changed_at FROM control WHERE name = %s", (name,))
+
+    def put(self, name: str, value: str, who: str) -> None:
+        """Set a value."""
+        self._db.write(
+            "INSERT INTO control (name, value, changed_by, changed_at) VALUES (%s, %s, %s, " + NOW + ") "
+            "ON DUPLICATE KEY UPDATE value = VALUES(value), changed_by = VALUES(changed_by), changed_at = " + NOW,
+            (name, clip(value, 4000), clip(who, 128)),
+        )
+
+    def remove(self, name: str) -> bool:
+        """Take a value away; whether it was there."""
+        return self._db.write("DELETE FROM control WHERE name = %s", (name,)) > 0
+
+    def lock(self, name: str) -> None:
+        """Inside a transaction: let no other session pass here until it ends."""
+        self._db.write(
+            "INSERT INTO control (name, value, changed_at) VALUES (%s, '', " + NOW + ") "
+            "ON DUPLICATE KEY UPDATE changed_at = VALUES(changed_at)",
+            (name,),
+        )
+
+
+def held_reason(number: int, fault_kind: str) -> str:
+    """The exact text under which we hold an incident's node."""
+    return "job-recovery #%d %s" % (number, fault_kind)
+
+
+def _lost(key: str) -> Lost:
+    return Lost("%s is not this run's any more" % key, "another run goes on with it")
+
+
+def plain(found: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rows with their JSON columns read."""
+    return [
+        {name: rows.unpack(value) if name in ("body", "gates") else value for name, value in row.items()}
+        for row in found
+    ]

@@ -1,0 +1,92 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a look at a target gave: frozen values, made by `observe`, judged by `gates` and `decide`.
+
+A part that could not be read is None, and `unknown` says why, by part. None never means "all is well".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Mapping, Optional, Union
+
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.models import JobView, NodeView
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Machine
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Job, Node
+
+# Parts of a look, as they stand in `unknown`.
+SLURM = "slurm"
+KUBERNETES = "kubernetes"
+SHELL = "shell"
+POWER = "power"
+SPOOL = "spool"
+PODS = "pods"
+DEPENDENTS = "dependents"
+
+
+@dataclass(frozen=True)
+class ShellLook:
+    """The node over SSH.
+
+    Attributes:
+        banner: whether the SSH server told its banner; a frozen node takes the connection and stays silent.
+        answers: whether the node helper answered.
+        boot_id, machine_id: as the node itself says; empty where it did not answer.
+        slurmd, kubelet: whether the daemon is active; None where that is not known.
+    """
+
+    banner: Optional[bool] = None
+    answers: bool = False
+    boot_id: str = ""
+    machine_id: str = ""
+    slurmd: Optional[bool] = None
+    kubelet: Optional[bool] = None
+
+
+@dataclass(frozen=True)
+class PowerLook:
+    """The node's BMC: `state` is On, Off or another word of Redfish, `uuid` the system's that it drives."""
+
+    state: str
+    uuid: str
+
+
+@dataclass(frozen=True)
+class NodeLook:
+    """A node. `stuck_pods` is the number of pods that are Terminating past their time, None where nobody looked."""
+
+    machine: Optional[Machine] = None
+    slurm: Optional[Node] = None
+    kubernetes: Optional[NodeView] = None
+    shell: Optional[ShellLook] = None
+    power: Optional[PowerLook] = None
+    stuck_pods: Optional[int] = None
+    unknown: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def silent(self) -> bool:
+        """Its SSH server was asked and told no banner."""
+        return self.shell is not None and self.shell.banner is False
+
+
+@dataclass(frozen=True)
+class JobLook:
+    """A job.
+
+    Attributes:
+        absent: the scheduler says that there is no such job (any more).
+        left_overs: by node, what of ended steps is left there (`files`, `orphans`), in words; empty mapping: nothing
+            is left anywhere; None where nobody looked.
+        dependents: ids of jobs that depend on this one and have already been allowed to run; None: nobody looked.
+    """
+
+    job: Optional[Job] = None
+    kubernetes: Optional[JobView] = None
+    absent: bool = False
+    left_overs: Optional[Mapping[str, str]] = None
+    dependents: Optional[tuple[str, ...]] = None
+    unknown: Mapping[str, str] = field(default_factory=dict)
+
+
+Look = Union[NodeLook, JobLook]

@@ -1,0 +1,291 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Look at the targets of a run: everything at once, within seconds, and each part that cannot be read is unknown.
+
+Slurm is asked once for all nodes and once for all jobs; the nodes' SSH ports, helpers and BMCs are asked all at once.
+Nothing is judged here.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Callable, Iterable, Mapping, Optional, Sequence
+
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Absent, RecoveryError
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import jobs as kubernetes_jobs
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import nodes as kubernetes_nodes
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.models import job_view
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes import shell as node_shell
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import looks
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import SLURM, Target
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.looks import (
+    JobLook,
+    NodeLook,
+    PowerLook,
+    ShellLook,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Machine, Tools
+
+HELPER_DEADLINE = 4.0
+_POWER_DEADLINE = 4.0
+_KUBERNETES_WORKERS = 16
+_STUCK_GRACE = 60.0
+
+# Kinds whose node is likely to be silent: its BMC is read at once, not only after the SSH port stayed silent.
+_LIKELY_SILENT = ("node_not_responding", "kubernetes_node_not_ready", "pod_stuck_terminating", "requested")
+
+_ALIVE = {node_shell.BANNER: True, node_shell.SILENT: False, node_shell.NO_ROUTE: False}
+
+Parts = dict[str, Any]  # by name the value read, or the RecoveryError that says why not
+
+
+def look_at_nodes(
+    machines: Mapping[Target, Optional[Machine]], kinds: Mapping[Target, str], tools: Tools, full: bool
+) -> dict[Target, NodeLook]:
+    """Look at these nodes.
+
+    Args:
+        machines: by target its machine, None for one that the ledger does not know.
+        kinds: by target the kind of its fault.
+        full: look at SSH, helper and BMC too, not only at the schedulers.
+    """
+    known = {target: machine for target, machine in machines.items() if machine is not None}
+    stuck = {known[target].kubernetes_name for target in known if kinds[target] == "pod_stuck_terminating"}
+    likely = [known[target] for target in known if kinds[target] in _LIKELY_SILENT]
+    with ThreadPoolExecutor(4) as pool:
+        slurm = pool.submit(_slurm_nodes, tools, [machine.slurm_name for machine in known.values()])
+        views = pool.submit(_kubernetes_nodes, tools, [machine.kubernetes_name for machine in known.values()])
+        pods = pool.submit(_stuck_pods, tools, sorted(stuck))
+        power = pool.submit(_power, tools, likely if full else [])
+        shells = _shells(tools, list(known.values())) if full else {}
+        powers = power.result()
+        silent = [machine for machine in known.values() if _is_silent(shells.get(machine.name)) and machine.bmc_url]
+        powers.update(_power(tools, [machine for machine in silent if machine.name not in powers]))
+        found = (slurm.result(), views.result(), shells, powers, pods.result())
+    return {target: _node_look(machine, found) for target, machine in machines.items()}
+
+
+def look_at_jobs(targets: Mapping[Target, str], scheduler: str, tools: Tools, machines: Callable[[Sequence[str]], Mapping[str, Machine]]) -> dict[Target, JobLook]:
+    """Look at these jobs of one scheduler.
+
+    Args:
+        targets: by target the kind of its fault; `stale_spool` needs a look at the job's nodes.
+        machines: the ledger's machines by Slurm's names, for that.
+    """
+    if scheduler != SLURM:
+        return {target: _kubernetes_job(tools, target.name) for target in targets}
+    found = _slurm_jobs(tools, [target.name for target in targets])
+    return {
+        target: _with_left_overs(found[target.name], tools, machines) if kind == "stale_spool" else found[target.name]
+        for target, kind in targets.items()
+    }
+
+
+def probe(tools: Tools, machines: Iterable[Machine], deadline: float = HELPER_DEADLINE) -> dict[str, ShellLook]:
+    """Ask the helpers of these machines who they are; by name the answers, without those that gave none."""
+    addresses = {machine.name: machine.ssh_address for machine in machines if machine.ssh_address}
+    answers = tools.nodes.call({address: ["probe"] for address in addresses.values()}, deadline)
+    return {
+        name: _shell_of(True, answers[address].data)
+        for name, address in addresses.items()
+        if answers[address].error is None
+    }
+
+
+def _slurm_nodes(tools: Tools, names: Sequence[str]) -> Parts:
+    wanted = sorted({name for name in names if name})
+    if not wanted or tools.slurm is None:
+        return {}
+    try:
+        nodes = {node.name: node for node in tools.slurm.nodes(wanted, missing_ok=True)}
+    except RecoveryError as exc:
+        return dict.fromkeys(wanted, exc)
+    return {name: nodes.get(name, Absent("Slurm knows no node %s" % name)) for name in wanted}
+
+
+def _slurm_jobs(tools: Tools, ids: Sequence[str]) -> dict[str, JobLook]:
+    try:
+        jobs = tools.slurm.jobs(ids, missing_ok=True)
+    except RecoveryError as exc:
+        return {name: JobLook(unknown={looks.SLURM: str(exc)}) for name in ids}
+    by_name = {name: job for job in jobs for name in names_of_job(job)}
+    return {name: JobLook(job=by_name[name]) if name in by_name else JobLook(absent=True) for name in ids}
+
+
+def names_of_job(job: Any) -> list[str]:
+    """Every way to name a job: by its own id, as a task of its array, as a component of a heterogeneous job."""
+    names = [str(job.id)]
+    if job.array_job_id and job.array_task_id is not None:
+        names.append("%d_%d" % (job.array_job_id, job.array_task_id))
+    if job.het_job_id and job.het_job_offset is not None:
+        names.append("%d+%d" % (job.het_job_id, job.het_job_offset))
+    return names
+
+
+def _with_left_overs(look: JobLook, tools: Tools, machines: Callable[[Sequence[str]], Mapping[str, Machine]]) -> JobLook:
+    """Look on every node that the job ever ran on for files and processes of its ended steps."""
+    if look.job is None:
+        return look
+    try:
+        names = nodes_of_job(tools, look.job)
+    except RecoveryError as exc:
+        return JobLook(job=look.job, unknown={looks.SPOOL: str(exc)})
+    if not names:
+        return JobLook(job=look.job, left_overs={})
+    known = machines(names)
+    addresses = {known[name].ssh_address: name for name in names if name in known and known[name].ssh_address}
+    number = str(look.job.id)
+    files = tools.nodes.call({address: ["spool-look", "--job", number] for address in addresses}, HELPER_DEADLINE)
+    orphans: Mapping[str, Any] = {}
+    if look.job.state == "PENDING":  # while it runs, its processes are no orphans
+        orphans = tools.nodes.call({address: ["orphans", number] for address in addresses}, HELPER_DEADLINE)
+    left, trouble = {}, [name for name in names if name not in addresses.values()]
+    for address, name in addresses.items():
+        answers = [answer for answer in (files.get(address), orphans.get(address)) if answer is not None]
+        if any(answer.error is not None for answer in answers):
+            trouble.append(name)
+        words = _left_words(answers)
+        if words:
+            left[name] = words
+    unknown = {looks.SPOOL: "the spool of %s cannot be looked at" % ", ".join(sorted(trouble)[:5])} if trouble else {}
+    return JobLook(job=look.job, left_overs=left, unknown=unknown)
+
+
+def nodes_of_job(tools: Tools, job: Any) -> list[str]:
+    """Every node on which a run of the job was: the present one's, and those of its former runs by accounting.
+
+    Raises:
+        RecoveryError: accounting does not answer.
+    """
+    records = tools.slurm.accounting([job.id])
+    names = dict.fromkeys(job.nodes)
+    for record in records:
+        names.update(dict.fromkeys(record.nodes))
+    return list(names)
+
+
+def _left_words(answers: Sequence[Any]) -> str:
+    stale = sum(len(answer.data.get("stale", ())) for answer in answers)
+    processes = sum(answer.data.get("count", 0) for answer in answers if "processes" in answer.data)
+    words = ["%d files" % stale] if stale else []
+    words += ["%d processes" % processes] if processes else []
+    return ", ".join(words)
+
+
+def _kubernetes_nodes(tools: Tools, names: Sequence[str]) -> Parts:
+    wanted = sorted({name for name in names if name})
+    if not wanted or tools.kubernetes is None:
+        return {}
+    return _each(wanted, lambda name: kubernetes_nodes.read_node(tools.kubernetes, name))
+
+
+def _stuck_pods(tools: Tools, names: Sequence[str]) -> Parts:
+    if not names or tools.kubernetes is None:
+        return {}
+
+    def count(name: str) -> int:
+        pods = kubernetes_nodes.pods_on(tools.kubernetes, name)
+        return len(kubernetes_nodes.stuck_terminating(pods, time.time(), _STUCK_GRACE))
+
+    return _each(names, count)
+
+
+def _kubernetes_job(tools: Tools, name: str) -> JobLook:
+    if tools.kubernetes is None:
+        return JobLook(unknown={looks.KUBERNETES: "this site has no Kubernetes"})
+    try:
+        return JobLook(kubernetes=job_view(kubernetes_jobs.read_job(tools.kubernetes, name)))
+    except Absent:
+        return JobLook(absent=True)
+    except RecoveryError as exc:
+        return JobLook(unknown={looks.KUBERNETES: str(exc)})
+
+
+def _each(names: Sequence[str], read: Callable[[str], Any]) -> Parts:
+    def safely(name: str) -> Any:
+        try:
+            return read(name)
+        except RecoveryError as exc:
+            return exc
+
+    with ThreadPoolExecutor(min(_KUBERNETES_WORKERS, len(names))) as pool:
+        return dict(zip(names, pool.map(safely, names)))
+
+
+def _shells(tools: Tools, machines: Sequence[Machine]) -> dict[str, ShellLook]:
+    """The SSH port of every machine; the helper of those that greet."""
+    addresses = {machine.name: machine.ssh_address for machine in machines if machine.ssh_address}
+    if not addresses:
+        return {}
+    banners = tools.nodes.banner(list(addresses.values()))
+    greeting = [address for address, seen in banners.items() if seen == node_shell.BANNER]
+    answers = tools.nodes.call({address: ["probe"] for address in greeting}, HELPER_DEADLINE)
+    made = {}
+    for name, address in addresses.items():
+        answer = answers.get(address)
+        data = answer.data if answer is not None and answer.error is None else {}
+        made[name] = _shell_of(_ALIVE.get(banners[address]), data)
+    return made
+
+
+def _shell_of(banner: Optional[bool], data: Mapping[str, Any]) -> ShellLook:
+    units = data.get("units") or {}
+    return ShellLook(
+        banner=banner,
+        answers=bool(data.get("boot_id")),
+        boot_id=str(data.get("boot_id") or ""),
+        machine_id=str(data.get("machine_id") or ""),
+        slurmd=_active(units.get("slurmd.service")),
+        kubelet=_active(units.get("kubelet.service")),
+    )
+
+
+def _active(unit: Any) -> Optional[bool]:
+    """Whether a unit is up, as systemd says; one that is just starting or stopping is neither."""
+    state = unit.get("active") if isinstance(unit, Mapping) else None
+    return {"active": True, "inactive": False, "failed": False}.get(str(state))
+
+
+def _is_silent(shell: Optional[ShellLook]) -> bool:
+    return shell is not None and shell.banner is False
+
+
+def _power(tools: Tools, machines: Sequence[Machine]) -> Parts:
+    urls = {machine.name: machine.bmc_url for machine in machines if machine.bmc_url}
+    if not urls or tools.power is None:
+        return {}
+    states = tools.power.read_many(list(urls.values()), _POWER_DEADLINE)
+    return {name: states[url] for name, url in urls.items()}
+
+
+def _node_look(machine: Optional[Machine], found: tuple[Parts, Parts, Mapping[str, ShellLook], Parts, Parts]) -> NodeLook:
+    if machine is None:
+        return NodeLook()
+    slurm, views, shells, powers, pods = found
+    unknown: dict[str, str] = {}
+    power = _part(powers, machine.name, looks.POWER, unknown)
+    shell = shells.get(machine.name)
+    if shell is not None and not shell.answers:
+        unknown[looks.SHELL] = "the node's helper does not answer"
+    return NodeLook(
+        machine=machine,
+        slurm=_part(slurm, machine.slurm_name, looks.SLURM, unknown),
+        kubernetes=_part(views, machine.kubernetes_name, looks.KUBERNETES, unknown),
+        shell=shell,
+        power=PowerLook(power.state, power.uuid) if power is not None else None,
+        stuck_pods=_part(pods, machine.kubernetes_name, looks.PODS, unknown),
+        unknown=unknown,
+    )
+
+
+def _part(parts: Parts, name: str, part: str, unknown: dict[str, str]) -> Any:
+    """The value read, or None with the reason written to `unknown`."""
+    value = parts.get(name)
+    if isinstance(value, RecoveryError):
+        unknown[part] = str(value)
+        return None
+    return value
+
+

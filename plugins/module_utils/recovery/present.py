@@ -1,0 +1,158 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Looked at again: is the fault still there? One pure rule for each kind; the gate `gone` and the decisions use it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Callable, Optional
+
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.models import JobState
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import looks
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import SLURM
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.looks import JobLook, Look, NodeLook
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import detect
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Job, Node, NodeState
+
+# A node that did not answer may meanwhile answer and be DOWN for it, or have rebooted: the same trouble, further on.
+_SILENCE = ("node_not_responding", "node_back", "node_rebooted")
+
+
+@dataclass(frozen=True)
+class Presence:
+    """Whether a fault is there. Where `known` is false nobody can tell, and `why` says what could not be read."""
+
+    known: bool
+    there: bool = False
+    why: str = ""
+
+
+THERE = Presence(True, True)
+
+
+def state_of(kind: str, scheduler: str, look: Look) -> Presence:
+    """Whether a fault of this kind is there now."""
+    if isinstance(look, JobLook):
+        return _JOB_RULES.get(kind, _not_to_be_seen)(look)
+    if kind == "daemon_down":
+        return _daemon_down(scheduler, look)
+    return _NODE_RULES.get(kind, _not_to_be_seen)(look)
+
+
+def slurm_fault(node: Node) -> Optional[str]:
+    """The kind of fault that Slurm's own state shows, None for none."""
+    seen = detect.node_fault(NodeState(node.name, node.base_state, node.flags, node.reason))
+    return seen.kind if seen else None
+
+
+def _not_to_be_seen(look: Look) -> Presence:
+    """Kinds that are events and no states (a kernel message, jobs that failed one after the other)."""
+    return THERE
+
+
+def _by_slurm(*kinds: str) -> Callable[[NodeLook], Presence]:
+    def rule(look: NodeLook) -> Presence:
+        if look.slurm is None:
+            return _unknown(look, looks.SLURM)
+        found = slurm_fault(look.slurm)
+        if found in kinds:
+            return THERE
+        return Presence(True, False, "the node is %s" % look.slurm.state)
+
+    return rule
+
+
+def _daemon_down(scheduler: str, look: NodeLook) -> Presence:
+    if look.shell is None or not look.shell.answers:
+        # it may be the whole node by now: still a fault, and the decision looks at what is left of it
+        return THERE if look.silent else _unknown(look, looks.SHELL)
+    active = look.shell.slurmd if scheduler == SLURM else look.shell.kubelet
+    if active is None:
+        return _unknown(look, looks.SHELL)
+    return Presence(True, False, "the daemon is active") if active else THERE
+
+
+def _kubernetes_not_ready(look: NodeLook) -> Presence:
+    if look.kubernetes is None or look.kubernetes.ready is None:
+        return _unknown(look, looks.KUBERNETES)
+    return Presence(True, False, "the node is Ready") if look.kubernetes.ready == "True" else THERE
+
+
+def _pods_stuck(look: NodeLook) -> Presence:
+    if look.stuck_pods is None:
+        return _unknown(look, looks.PODS)
+    return THERE if look.stuck_pods else Presence(True, False, "no pod of the node is stuck")
+
+
+def _slurm_job(rule: Callable[[Job], str]) -> Callable[[JobLook], Presence]:
+    """`rule` says why the fault is not there, or the empty text."""
+
+    def judged(look: JobLook) -> Presence:
+        if look.absent:
+            return Presence(True, False, "Slurm has forgotten the job (MinJobAge)")
+        if look.job is None:
+            return _unknown(look, looks.SLURM)
+        why = rule(look.job)
+        return Presence(True, False, why) if why else THERE
+
+    return judged
+
+
+def _job_failed(job: Job) -> str:
+    if job.state in detect.ENDED_BY_FAULT | detect.ENDED_BY_LIMIT:
+        return ""
+    return "the job is %s" % job.state
+
+
+def _launch_held(job: Job) -> str:
+    return "" if job.held else "the job is %s and not held" % job.state
+
+
+def _stuck_completing(job: Job) -> str:
+    return "" if job.completing else "the job is %s" % job.state
+
+
+def _stale_spool(look: JobLook) -> Presence:
+    if look.absent:
+        return Presence(True, False, "Slurm has forgotten the job (MinJobAge)")
+    if look.left_overs is None:
+        return _unknown(look, looks.SPOOL)
+    if look.left_overs:
+        return THERE
+    if looks.SPOOL in look.unknown:
+        return _unknown(look, looks.SPOOL)
+    return Presence(True, False, "nothing of the job's ended steps is left on its nodes")
+
+
+def _kubernetes_job_failed(look: JobLook) -> Presence:
+    if look.absent:
+        return Presence(True, False, "there is no such Job any more")
+    if look.kubernetes is None:
+        return _unknown(look, looks.KUBERNETES)
+    if look.kubernetes.state in (JobState.FAILED, JobState.FAILING):
+        return THERE
+    return Presence(True, False, "the Job is %s" % look.kubernetes.state.value)
+
+
+def _unknown(look: Look, part: str) -> Presence:
+    return Presence(False, False, look.unknown.get(part, "%s was not looked at" % part))
+
+
+_NODE_RULES: dict[str, Callable[[NodeLook], Presence]] = {
+    "node_not_responding": _by_slurm(*_SILENCE),
+    "node_rebooted": _by_slurm("node_rebooted"),
+    "node_back": _by_slurm("node_back"),
+    "node_drained": _by_slurm("node_drained"),
+    "node_misconfigured": _by_slurm("node_misconfigured"),
+    "reboot_failed": _by_slurm("reboot_failed"),
+    "kubernetes_node_not_ready": _kubernetes_not_ready,
+    "pod_stuck_terminating": _pods_stuck,
+}
+_JOB_RULES: dict[str, Callable[[JobLook], Presence]] = {
+    "job_failed": _slurm_job(_job_failed),
+    "job_launch_held": _slurm_job(_launch_held),
+    "job_stuck_completing": _slurm_job(_stuck_completing),
+    "stale_spool": _stale_spool,
+    "kubernetes_job_failed": _kubernetes_job_failed,
+}
