@@ -10,13 +10,19 @@ its whole process group, and `TimedOut` says that nothing is known. Errors are t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import signal
 import subprocess
-from typing import Any, Iterable, Mapping, Optional
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import BadInput, RecoveryError, TimedOut
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import (
+    BadInput,
+    RecoveryError,
+    TimedOut,
+)
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.commands import (
     Argv,
     Commands,
@@ -42,9 +48,14 @@ def environment(caller: Mapping[str, str]) -> dict[str, str]:
 
 
 class Slurm:
-    """The methods of both adapters. `bin_dir` is where the commands are (default: PATH), `timeout` seconds a command."""
+    """The methods of both adapters.
 
-    def __init__(self, bin_dir: Optional[str] = None, timeout: float = DEFAULT_TIMEOUT) -> None:
+    Args:
+        bin_dir: where the commands are; default PATH.
+        timeout: seconds for each command.
+    """
+
+    def __init__(self, bin_dir: str | None = None, timeout: float = DEFAULT_TIMEOUT) -> None:
         self._bin_dir = bin_dir or None
         self._timeout = timeout
         self._commands = Commands()
@@ -52,13 +63,19 @@ class Slurm:
     def _run(self, operation: Operation[Any]) -> Any:
         raise NotImplementedError
 
+    def within(self, seconds: float) -> Slurm:
+        """Return the same adapter with a deadline of at most `seconds` a command."""
+        other = type(self)(self._bin_dir, min(seconds, self._timeout))
+        other._commands = self._commands
+        return other
+
     # Reading
 
-    def nodes(self, names: Optional[Iterable[str]] = None, missing_ok: bool = False) -> Any:
+    def nodes(self, names: Iterable[str] | None = None, missing_ok: bool = False) -> Any:
         """Return `Node`s by one call; all nodes for None. A name that Slurm does not know is `Absent`, or left out."""
         return self._run(self._commands.nodes(names, missing_ok))
 
-    def node_states(self, partitions: Optional[Iterable[str]] = None) -> Any:
+    def node_states(self, partitions: Iterable[str] | None = None) -> Any:
         """Return a `NodeState` of every node: the cheap look, with every flag."""
         return self._run(self._commands.node_states(partitions))
 
@@ -78,7 +95,7 @@ class Slurm:
         return self._run(self._commands.jobs_on(nodes))
 
     def job_states(
-        self, ids: Optional[Iterable[Any]] = None, nodes: Optional[Iterable[str]] = None, only_states: bool = False
+        self, ids: Iterable[Any] | None = None, nodes: Iterable[str] | None = None, only_states: bool = False
     ) -> Any:
         """Return `JobState`s of the jobs in the queue, of some jobs (ended ones too), or of jobs on nodes: cheap.
 
@@ -87,7 +104,7 @@ class Slurm:
         return self._run(self._commands.job_states(ids, nodes, only_states))
 
     def accounting(
-        self, ids: Optional[Iterable[Any]] = None, since: Optional[int] = None, steps: bool = False
+        self, ids: Iterable[Any] | None = None, since: int | None = None, steps: bool = False
     ) -> Any:
         """Return `AccountingRecord`s, one for every run of a job, of jobs or since a time."""
         return self._run(self._commands.accounting(ids, since, steps))
@@ -100,9 +117,13 @@ class Slurm:
         """Return the `Controller`s and whether each answers."""
         return self._run(self._commands.ping())
 
+    def admin_level(self, user: str) -> Any:
+        """Return a user's AdminLevel in the accounting (`Administrator`, `Operator`, `None`); None without the user."""
+        return self._run(self._commands.admin_level(user))
+
     # Writing
 
-    def update_node(self, names: Iterable[str], state: str, reason: Optional[str] = None) -> Any:
+    def update_node(self, names: Iterable[str], state: str, reason: str | None = None) -> Any:
         """Set nodes to DRAIN, DOWN or RESUME by one call."""
         return self._run(self._commands.update_node(names, state, reason))
 
@@ -110,8 +131,8 @@ class Slurm:
         self,
         job: Any,
         start_now: bool = False,
-        excluded_nodes: Optional[Iterable[str]] = None,
-        admin_comment: Optional[str] = None,
+        excluded_nodes: Iterable[str] | None = None,
+        admin_comment: str | None = None,
     ) -> Any:
         """Clear a job's begin time, set the nodes it must not get, or the administrator's comment."""
         return self._run(self._commands.update_job(job, start_now, excluded_nodes, admin_comment))
@@ -156,7 +177,7 @@ class SlurmCli(Slurm):
     def _call(self, argv: Argv) -> Output:
         try:
             process = subprocess.Popen(
-                [self._program(argv)] + argv[1:],
+                [self._program(argv), *argv[1:]],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -219,7 +240,7 @@ class Result:
         self.value = value
 
 
-def next_argv(operation: Operation[Any], output: Optional[Output]) -> Any:
+def next_argv(operation: Operation[Any], output: Output | None) -> Any:
     """Advance an operation: the argv of its next command (a list), or its `Result`."""
     try:
         return next(operation) if output is None else operation.send(output)
@@ -228,15 +249,11 @@ def next_argv(operation: Operation[Any], output: Optional[Output]) -> Any:
 
 
 def _reap(process: subprocess.Popen[bytes]) -> None:
-    try:
+    with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(_REAP_SECONDS)
-    except subprocess.TimeoutExpired:
-        pass
 
 
 def _kill_group(pid: int) -> None:
     """Kill a command and what it started; it leads its own process group."""
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass

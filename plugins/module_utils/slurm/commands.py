@@ -13,7 +13,8 @@ import dataclasses
 import re
 import secrets
 import time
-from typing import Any, Generator, Iterable, Optional, Sequence, TypeVar
+from collections.abc import Generator, Iterable, Sequence
+from typing import Any, TypeVar
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import (
     Absent,
@@ -134,7 +135,9 @@ _COMPLAINTS: tuple[tuple[str, type[RecoveryError], str, str], ...] = (
     ("not supported for heterogeneous", Conflict, "not_het_leader", ""),
     ("invalid node state", Conflict, "invalid_node_state", ""),
 )
-_NO_JSON = re.compile(r"unrecognized option|invalid option|serializer|data_parser|unknown option|openapi", re.IGNORECASE)
+_NO_JSON = re.compile(
+    r"unrecognized option|invalid option|unknown option|serializer|data_parser|openapi", re.IGNORECASE
+)
 
 
 def check(output: Output, what: str) -> Output:
@@ -165,7 +168,7 @@ class Commands:
 
     # Nodes
 
-    def nodes(self, names: Optional[Iterable[str]], missing_ok: bool) -> Operation[list[models.Node]]:
+    def nodes(self, names: Iterable[str] | None, missing_ok: bool) -> Operation[list[models.Node]]:
         """See `Slurm.nodes`."""
         wanted = None if names is None else list(dict.fromkeys(map(hostlist.check_name, names)))
         if wanted == []:
@@ -182,13 +185,13 @@ class Commands:
 
     def _show_nodes(self, arguments: list[str]) -> Operation[list[models.Node]]:
         if "scontrol" not in self._no_json:
-            output = yield ["scontrol", "--all", "--json"] + arguments
+            output = yield ["scontrol", "--all", "--json", *arguments]
             if not self._knows_no_json(output):
                 return _parse_known(output, "read nodes", parse_json.parse_nodes)
-        output = yield ["scontrol", "--all"] + arguments
+        output = yield ["scontrol", "--all", *arguments]
         return _parse_known(output, "read nodes", parse_text.parse_nodes)
 
-    def node_states(self, partitions: Optional[Iterable[str]]) -> Operation[list[models.NodeState]]:
+    def node_states(self, partitions: Iterable[str] | None) -> Operation[list[models.NodeState]]:
         """See `Slurm.node_states`."""
         columns = zip(("NodeList", "StateComplete", "Reason"), SINFO_WIDTHS)
         argv = ["sinfo", "--all", "--Node", "--noheader", "--Format=" + ",".join("%s:%d" % each for each in columns)]
@@ -197,7 +200,7 @@ class Commands:
         output = check((yield argv), "read the states of the nodes")
         return parse_text.parse_node_states(output.stdout, SINFO_WIDTHS)
 
-    def update_node(self, names: Iterable[str], state: str, reason: Optional[str]) -> Operation[None]:
+    def update_node(self, names: Iterable[str], state: str, reason: str | None) -> Operation[None]:
         """See `Slurm.update_node`."""
         wanted = [hostlist.check_name(name) for name in names]
         if not wanted:
@@ -248,9 +251,9 @@ class Commands:
             found = yield from self._show_jobs([str(state.id) for state in states])
         return [job for job in found if job.on_nodes and set(names).intersection(job.nodes)]
 
-    def _queue_json(self, arguments: list[str]) -> Operation[Optional[list[models.Job]]]:
+    def _queue_json(self, arguments: list[str]) -> Operation[list[models.Job] | None]:
         """The jobs that squeue selects; None if this squeue knows no JSON."""
-        output = yield ["squeue", "--all", "--json"] + arguments
+        output = yield ["squeue", "--all", "--json", *arguments]
         if self._knows_no_json(output):
             return None
         return _parse_known(output, "read jobs", parse_json.parse_jobs)
@@ -264,7 +267,7 @@ class Commands:
         return jobs
 
     def job_states(
-        self, ids: Optional[Iterable[Any]], nodes: Optional[Iterable[str]], only_states: bool
+        self, ids: Iterable[Any] | None, nodes: Iterable[str] | None, only_states: bool
     ) -> Operation[list[models.JobState]]:
         """See `Slurm.job_states`."""
         columns = _ONLY_STATE_COLUMNS if only_states else _JOB_STATE_COLUMNS
@@ -287,7 +290,7 @@ class Commands:
         return [parse_text.parse_job_state(row) for row in rows]
 
     def accounting(
-        self, ids: Optional[Iterable[Any]], since: Optional[int], steps: bool
+        self, ids: Iterable[Any] | None, since: int | None, steps: bool
     ) -> Operation[list[models.AccountingRecord]]:
         """See `Slurm.accounting`."""
         separator = _separator()
@@ -313,7 +316,7 @@ class Commands:
         check((yield ["scontrol", "release", values.job_ref(job).argument]), "release job %s" % job)
 
     def update_job(
-        self, job: int, start_now: bool, excluded_nodes: Optional[Iterable[str]], admin_comment: Optional[str]
+        self, job: int, start_now: bool, excluded_nodes: Iterable[str] | None, admin_comment: str | None
     ) -> Operation[None]:
         """See `Slurm.update_job`."""
         argv = ["scontrol", "update", "JobId=" + values.job_ref(job).argument]
@@ -342,6 +345,12 @@ class Commands:
             check(output, "ping slurmctld")
             raise Unreadable("the answer of `scontrol ping` names no controller")
         return [Controller(role, host, state == "UP") for role, host, state in found]
+
+    def admin_level(self, user: str) -> Operation[str | None]:
+        argv = ["sacctmgr", "--readonly", "--noheader", "--parsable2", "show", "user", "name=" + user]
+        output = check((yield [*argv, "format=User,AdminLevel"]), "read the administrator level of %s" % user)
+        levels = dict(line.split("|", 1) for line in output.text.splitlines() if "|" in line)
+        return levels.get(user)
 
     def _knows_no_json(self, output: Output) -> bool:
         if output.rc and not output.stdout.lstrip().startswith(b"{") and _NO_JSON.search(output.complaint):
@@ -376,7 +385,7 @@ def _parse_known(output: Output, what: str, parse: Any) -> Any:
 
 
 def _is(job: models.Job, ref: values.JobRef) -> bool:
-    """Whether a reference means this job: by its own id, as a task of its array, or as a part of a heterogeneous job."""
+    """Whether a reference means this job: by its id, as a task of its array, or as a part of a heterogeneous job."""
     if ref.task is not None:
         return job.array_job_id == ref.id and job.array_task_id == ref.task
     if ref.het_offset is not None:

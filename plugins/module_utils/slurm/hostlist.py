@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import itertools
 import re
-from typing import Iterable, Iterator, Optional, Union
+from collections.abc import Iterable, Iterator
+from typing import Union
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import BadInput
 
@@ -30,7 +31,7 @@ class HostlistError(BadInput):
     """The text is not a host list, or names more nodes than the limit."""
 
 
-def expand(text: Optional[str], limit: int = MAX_NAMES) -> list[str]:
+def expand(text: str | None, limit: int = MAX_NAMES) -> list[str]:
     """Return the names of a host list in its order, with padding kept; an empty list where Slurm says "none".
 
     Raises:

@@ -10,13 +10,16 @@ stands where Slurm has nothing. States and flags are spelled as `scontrol show n
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Iterable, Optional
+from collections.abc import Iterable
+from typing import Any
 
-NODE_BASES = frozenset("DOWN IDLE ALLOCATED ERROR MIXED FUTURE UNKNOWN INVALID".split())
+NODE_BASES = frozenset(["DOWN", "IDLE", "ALLOCATED", "ERROR", "MIXED", "FUTURE", "UNKNOWN", "INVALID"])
 NODE_FLAGS = frozenset(
-    "BLOCKED CLOUD COMPLETING DRAIN DYNAMIC_FUTURE DYNAMIC_NORM EXTERNAL INVALID_REG FAIL MAINTENANCE POWER_DOWN "
-    "POWER_UP POWERED_DOWN REBOOT_REQUESTED REBOOT_ISSUED RESERVED RESUME NOT_RESPONDING PLANNED POWERING_UP "
-    "POWERING_DOWN".split()
+    [
+        "BLOCKED", "CLOUD", "COMPLETING", "DRAIN", "DYNAMIC_FUTURE", "DYNAMIC_NORM", "EXTERNAL", "INVALID_REG",
+        "FAIL", "MAINTENANCE", "POWER_DOWN", "POWER_UP", "POWERED_DOWN", "REBOOT_REQUESTED", "REBOOT_ISSUED",
+        "RESERVED", "RESUME", "NOT_RESPONDING", "PLANNED", "POWERING_UP", "POWERING_DOWN",
+    ]
 )
 # Other spellings: sinfo's words and those of older versions. The meaning is the same.
 NODE_ALIASES = {
@@ -33,7 +36,6 @@ NODE_ALIASES = {
     "REBOOT": "REBOOT_REQUESTED",
     "FAILING": "FAIL",
     "COMP": "COMPLETING",
-    "POWERING UP": "POWERING_UP",
 }
 # What sinfo and older versions put behind a state (`DOWN*`, `IDLE~`), sinfo(1), NODE STATE CODES.
 NODE_SUFFIXES = {
@@ -47,16 +49,18 @@ NODE_SUFFIXES = {
     "^": "REBOOT_ISSUED",
     "-": "PLANNED",
 }
-# A bit that the client does not know: `scontrol` prints it so.
-UNKNOWN_FLAG = "?"
-
 JOB_STATES = frozenset(
-    "PENDING RUNNING SUSPENDED COMPLETED CANCELLED FAILED TIMEOUT NODE_FAIL PREEMPTED BOOT_FAIL DEADLINE "
-    "OUT_OF_MEMORY".split()
+    [
+        "PENDING", "RUNNING", "SUSPENDED", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED",
+        "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY",
+    ]
 )
 JOB_FLAGS = frozenset(
-    "LAUNCH_FAILED REQUEUED REQUEUE_HOLD SPECIAL_EXIT RESIZING CONFIGURING COMPLETING STOPPED RECONFIG_FAIL "
-    "POWER_UP_NODE REVOKED REQUEUE_FED RESV_DEL_HOLD SIGNALING STAGE_OUT EXPEDITING UPDATE_DB".split()
+    [
+        "LAUNCH_FAILED", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESIZING", "CONFIGURING", "COMPLETING",
+        "STOPPED", "RECONFIG_FAIL", "POWER_UP_NODE", "REVOKED", "REQUEUE_FED", "RESV_DEL_HOLD", "SIGNALING",
+        "STAGE_OUT", "EXPEDITING", "UPDATE_DB",
+    ]
 )
 JOB_ENDED = JOB_STATES - frozenset(("PENDING", "RUNNING", "SUSPENDED"))
 _HELD_REASONS = ("JobHeldUser", "JobHeldAdmin")
@@ -73,25 +77,25 @@ class Node:
     name: str
     base_state: str
     flags: tuple[str, ...] = ()
-    hostname: Optional[str] = None
-    address: Optional[str] = None
-    reason: Optional[str] = None
-    reason_user: Optional[str] = None
-    reason_time: Optional[int] = None
-    boot_time: Optional[int] = None
-    slurmd_start_time: Optional[int] = None
-    cpus: Optional[int] = None
-    sockets: Optional[int] = None
-    cores_per_socket: Optional[int] = None
-    threads_per_core: Optional[int] = None
-    memory_mb: Optional[int] = None
+    hostname: str | None = None
+    address: str | None = None
+    reason: str | None = None
+    reason_user: str | None = None
+    reason_time: int | None = None
+    boot_time: int | None = None
+    slurmd_start_time: int | None = None
+    cpus: int | None = None
+    sockets: int | None = None
+    cores_per_socket: int | None = None
+    threads_per_core: int | None = None
+    memory_mb: int | None = None
     partitions: tuple[str, ...] = ()
     features: tuple[str, ...] = ()
-    gres: Optional[str] = None
-    version: Optional[str] = None
-    os: Optional[str] = None
-    comment: Optional[str] = None
-    extra: Optional[str] = None
+    gres: str | None = None
+    version: str | None = None
+    os: str | None = None
+    comment: str | None = None
+    extra: str | None = None
 
     @property
     def understood(self) -> bool:
@@ -155,7 +159,7 @@ class Node:
     @property
     def state(self) -> str:
         """The state as scontrol prints it: `DOWN+DRAIN+NOT_RESPONDING`."""
-        return "+".join((self.base_state,) + self.flags)
+        return "+".join((self.base_state, *self.flags))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,34 +173,34 @@ class Job:
     id: int
     state: str
     flags: tuple[str, ...] = ()
-    array_job_id: Optional[int] = None
-    array_task_id: Optional[int] = None
-    array_tasks: Optional[str] = None
-    het_job_id: Optional[int] = None
-    het_job_offset: Optional[int] = None
-    name: Optional[str] = None
-    user: Optional[str] = None
-    uid: Optional[int] = None
-    account: Optional[str] = None
-    state_reason: Optional[str] = None
-    exit_code: Optional[str] = None
+    array_job_id: int | None = None
+    array_task_id: int | None = None
+    array_tasks: str | None = None
+    het_job_id: int | None = None
+    het_job_offset: int | None = None
+    name: str | None = None
+    user: str | None = None
+    uid: int | None = None
+    account: str | None = None
+    state_reason: str | None = None
+    exit_code: str | None = None
     nodes: tuple[str, ...] = ()
-    batch_host: Optional[str] = None
-    restart_count: Optional[int] = None
-    requeue: Optional[bool] = None
-    batch: Optional[bool] = None
-    comment: Optional[str] = None
-    admin_comment: Optional[str] = None
-    stdout: Optional[str] = None
-    stderr: Optional[str] = None
-    submit_time: Optional[int] = None
-    begin_time: Optional[int] = None
-    start_time: Optional[int] = None
-    end_time: Optional[int] = None
-    partition: Optional[str] = None
-    dependency: Optional[str] = None
+    batch_host: str | None = None
+    restart_count: int | None = None
+    requeue: bool | None = None
+    batch: bool | None = None
+    comment: str | None = None
+    admin_comment: str | None = None
+    stdout: str | None = None
+    stderr: str | None = None
+    submit_time: int | None = None
+    begin_time: int | None = None
+    start_time: int | None = None
+    end_time: int | None = None
+    partition: str | None = None
+    dependency: str | None = None
     excluded_nodes: tuple[str, ...] = ()
-    priority: Optional[int] = None
+    priority: int | None = None
 
     @property
     def understood(self) -> bool:
@@ -227,6 +231,13 @@ class Job:
         )
 
     @property
+    def argument(self) -> str:
+        """This job alone, as Slurm's commands take it: the last task of an array bears the whole array's number."""
+        if self.array_job_id is not None and self.array_task_id is not None:
+            return "%d_%d" % (self.array_job_id, self.array_task_id)
+        return str(self.id)
+
+    @property
     def het_leader(self) -> bool:
         """Not a component of a heterogeneous job, or its first one, which alone can be requeued."""
         return self.het_job_id in (None, self.id)
@@ -239,7 +250,7 @@ class NodeState:
     name: str
     base_state: str
     flags: tuple[str, ...]
-    reason: Optional[str]
+    reason: str | None
     reason_cut: bool = False
 
     @property
@@ -255,17 +266,17 @@ class JobState:
     id: int
     state: str
     flags: tuple[str, ...]
-    array_job_id: Optional[int] = None
-    array_task_id: Optional[int] = None
-    array_tasks: Optional[str] = None
-    state_reason: Optional[str] = None
-    uid: Optional[int] = None
+    array_job_id: int | None = None
+    array_task_id: int | None = None
+    array_tasks: str | None = None
+    state_reason: str | None = None
+    uid: int | None = None
     nodes: tuple[str, ...] = ()
-    partition: Optional[str] = None
-    submit_time: Optional[int] = None
-    begin_time: Optional[int] = None
-    start_time: Optional[int] = None
-    end_time: Optional[int] = None
+    partition: str | None = None
+    submit_time: int | None = None
+    begin_time: int | None = None
+    start_time: int | None = None
+    end_time: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -277,33 +288,35 @@ class AccountingRecord:
 
     id: int
     state: str
-    step: Optional[str] = None
-    array_job_id: Optional[int] = None
-    array_task_id: Optional[int] = None
-    cancelled_by: Optional[int] = None
-    exit_code: Optional[str] = None
-    derived_exit_code: Optional[str] = None
-    user: Optional[str] = None
-    partition: Optional[str] = None
+    step: str | None = None
+    array_job_id: int | None = None
+    array_task_id: int | None = None
+    cancelled_by: int | None = None
+    exit_code: str | None = None
+    derived_exit_code: str | None = None
+    user: str | None = None
+    partition: str | None = None
     nodes: tuple[str, ...] = ()
-    failed_node: Optional[str] = None
-    submit_time: Optional[int] = None
-    start_time: Optional[int] = None
-    end_time: Optional[int] = None
-    restart_count: Optional[int] = None
-    name: Optional[str] = None
-    comment: Optional[str] = None
+    failed_node: str | None = None
+    submit_time: int | None = None
+    start_time: int | None = None
+    end_time: int | None = None
+    restart_count: int | None = None
+    name: str | None = None
+    comment: str | None = None
 
 
 def split_node_state(words: Iterable[str]) -> tuple[str, tuple[str, ...]]:
     """Return base state and flags, upper case and in today's spelling, from a state's words in any order.
+
+    scontrol prints `?` for a bit that it does not know; it is a word like any other that we do not know.
 
     >>> split_node_state(["idle*", "drain"])
     ('IDLE', ('DRAIN', 'NOT_RESPONDING'))
 
     A word that is neither a base nor a flag is kept among the flags as it is, so that `Node.understood` is false.
     """
-    base: Optional[str] = None
+    base: str | None = None
     flags: dict[str, None] = {}
     for word in words:
         name, suffixes = _split_suffixes(word.strip().upper())
@@ -326,7 +339,7 @@ def _split_suffixes(word: str) -> tuple[str, list[str]]:
 
 def split_job_state(words: Iterable[str]) -> tuple[str, tuple[str, ...]]:
     """Return base state and flags of a job from a state's words in any order; unknown words are kept as flags."""
-    base: Optional[str] = None
+    base: str | None = None
     flags: dict[str, None] = {}
     for word in words:
         name = word.strip().upper()

@@ -10,7 +10,7 @@ times too. Fields that are missing in a version are None; fields that decide (na
 from __future__ import annotations
 
 import json
-from typing import Any, Optional
+from typing import Any
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Unreadable
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import models, values
@@ -138,7 +138,7 @@ def _words(record: dict[str, Any], key: str, required: bool = True) -> list[str]
     raise Unreadable("%s is %r in Slurm's JSON" % (key, found))
 
 
-def _string(record: dict[str, Any], key: str) -> Optional[str]:
+def _string(record: dict[str, Any], key: str) -> str | None:
     found = record.get(key)
     if found is None or isinstance(found, str):
         return found
@@ -157,7 +157,7 @@ def _list(record: dict[str, Any], key: str) -> tuple[str, ...]:
     return tuple(str(name) for name in found if values.text(str(name)))
 
 
-def _boolean(record: dict[str, Any], key: str) -> Optional[bool]:
+def _boolean(record: dict[str, Any], key: str) -> bool | None:
     """True or false; older versions give 0 and 1, or a list of words that is empty for false."""
     found = record.get(key)
     if found is None or isinstance(found, bool):
@@ -167,7 +167,7 @@ def _boolean(record: dict[str, Any], key: str) -> Optional[bool]:
     return bool(values.integer(found))
 
 
-def _exit_code(found: Any) -> Optional[str]:
+def _exit_code(found: Any) -> str | None:
     """`code:signal` from a wait status, or from the object that newer versions give."""
     if found is None:
         return None

@@ -14,7 +14,6 @@ into his text. sinfo knows columns of a fixed width only.
 from __future__ import annotations
 
 import re
-from typing import Optional
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Unreadable
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import models, values
@@ -22,8 +21,10 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm
 # Keys of `scontrol show`, whose value is the rest of the line and may contain anything.
 _NODE_FREE = frozenset(("OS", "Reason", "Comment", "Extra", "Gres", "InstanceId", "InstanceType", "ResvComment"))
 _JOB_FREE = frozenset(
-    "JobName Command WorkDir Comment AdminComment SystemComment StdErr StdIn StdOut SubmitLine MailUser Extra Dependency "
-    "Network".split()
+    [
+        "JobName", "Command", "WorkDir", "Comment", "AdminComment", "SystemComment", "StdErr", "StdIn", "StdOut",
+        "SubmitLine", "MailUser", "Extra", "Dependency", "Network",
+    ]
 )
 # The first keys of a record's lines, in the order in which Slurm prints them. Others may stand between them.
 _NODE_ORDER = ("NodeName", "CPUAlloc", "AvailableFeatures", "ActiveFeatures", "Gres", "NodeAddr", "OS", "RealMemory",
@@ -133,7 +134,7 @@ def _pairs(line: str, free: frozenset[str]) -> list[tuple[str, str]]:
     return pairs
 
 
-def _continue(fields: Fields, last_free: Optional[str], line: str, lines: list[str]) -> None:
+def _continue(fields: Fields, last_free: str | None, line: str, lines: list[str]) -> None:
     """Append a line without a key to the free text before it."""
     if not line.strip():
         return
@@ -175,7 +176,7 @@ def _node(fields: Fields) -> models.Node:
     )
 
 
-def split_reason_stamp(value: Optional[str]) -> tuple[Optional[str], Optional[str], Optional[int]]:
+def split_reason_stamp(value: str | None) -> tuple[str | None, str | None, int | None]:
     """Return reason, user and time of `prolog failed [root@1758466931]`; only the first line carries the stamp."""
     if value is None or values.user_text(value.strip()) is None:
         return None, None, None
@@ -227,7 +228,7 @@ def _job(fields: Fields) -> models.Job:
     )
 
 
-def _user(value: str) -> tuple[Optional[str], Optional[int]]:
+def _user(value: str) -> tuple[str | None, int | None]:
     """`alice(1000)`; a user without a name is `1000(1000)`, or `(null)(1000)`."""
     match = re.match(r"(.*)\(([0-9]+)\)\Z", value)
     if not match:
@@ -242,12 +243,12 @@ def _required_id(value: str) -> int:
     return found
 
 
-def _flag(value: Optional[str]) -> Optional[bool]:
+def _flag(value: str | None) -> bool | None:
     found = values.text_integer(value, "flag")
     return None if found is None else bool(found)
 
 
-def _comma_list(value: Optional[str]) -> tuple[str, ...]:
+def _comma_list(value: str | None) -> tuple[str, ...]:
     return tuple(name for name in (value or "").split(",") if values.text(name))
 
 
@@ -331,7 +332,7 @@ def parse_accounting(row: Fields) -> models.AccountingRecord:
     )
 
 
-def accounting_state(value: str) -> tuple[str, Optional[int]]:
+def accounting_state(value: str) -> tuple[str, int | None]:
     """`CANCELLED by 1060117917` is the state CANCELLED, and who did it; an unknown state is kept as it is."""
     match = re.match(r"(?P<state>[A-Z_]+)(?:\+)?(?: by (?P<uid>[0-9]+))?\Z", value.strip())
     if not match:

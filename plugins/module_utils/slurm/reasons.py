@@ -10,7 +10,6 @@ wish, and what somebody wished is left alone.
 from __future__ import annotations
 
 import re
-from typing import Optional
 
 # Who wrote a reason.
 NOBODY = "nobody"
@@ -70,7 +69,7 @@ REBOOT_SUFFIXES = (" : reboot issued", " : reboot complete")
 MAX_REASON = 200
 
 
-def split_reason(reason: Optional[str]) -> list[str]:
+def split_reason(reason: str | None) -> list[str]:
     """Split `Low CPUs, Low RealMemory (reported:1 < 2)` into its parts; commas in parentheses do not split."""
     parts, depth, start = [], 0, 0
     text = (reason or "").strip()
@@ -96,12 +95,12 @@ def classify_part(part: str) -> str:
     return UNKNOWN
 
 
-def classify_reason(reason: Optional[str]) -> list[str]:
+def classify_reason(reason: str | None) -> list[str]:
     """Return what every part of a reason stands for, in its order."""
     return [classify_part(part) for part in split_reason(reason)]
 
 
-def is_ours(reason: Optional[str], ours: Optional[str]) -> bool:
+def is_ours(reason: str | None, ours: str | None) -> bool:
     """Whether `reason` is the text that we recorded, as it is or with what slurmctld adds when it reboots the node.
 
     Anything else behind it (`ours, Kill task failed`) is a new fault, or a person who added to our text.
@@ -112,7 +111,7 @@ def is_ours(reason: Optional[str], ours: Optional[str]) -> bool:
     return text in [ours.strip()] + [ours.strip() + suffix for suffix in REBOOT_SUFFIXES]
 
 
-def reason_owner(reason: Optional[str], ours: Optional[str] = None) -> str:
+def reason_owner(reason: str | None, ours: str | None = None) -> str:
     """Return who wrote a reason: `NOBODY` (there is none), `OURS`, `SLURM`, `TOOL` or, whatever else it is, `PERSON`.
 
     Args:
@@ -130,7 +129,7 @@ def reason_owner(reason: Optional[str], ours: Optional[str] = None) -> str:
     return PERSON if UNKNOWN in kinds else SLURM
 
 
-def tool_of(reason: Optional[str]) -> Optional[str]:
+def tool_of(reason: str | None) -> str | None:
     """Return the name of the tool that writes reasons beginning like this one, or None."""
     text = (reason or "").strip().lower()
     for tool, prefix in _TOOLS:
@@ -140,7 +139,7 @@ def tool_of(reason: Optional[str]) -> Optional[str]:
 
 
 def clean_text(text: str, limit: int = MAX_REASON) -> str:
-    """Return text fit for a reason or a comment: one line, no control characters, no quotes, at most `limit` characters.
+    """Return text fit for a reason or a comment: one line, printable, no double quote, at most `limit` characters.
 
     scontrol takes a double quote at either end away, and the text would no longer be the one that was recorded.
     """
@@ -148,7 +147,7 @@ def clean_text(text: str, limit: int = MAX_REASON) -> str:
     return " ".join(printable.replace('"', "'").split())[:limit].strip()
 
 
-def _without_ours(text: str, ours: Optional[str]) -> str:
+def _without_ours(text: str, ours: str | None) -> str:
     """Take our own text away from the beginning, so that what Slurm added to it can be told from what a person did."""
     mark = (ours or "").strip()
     if mark and text.startswith(mark):

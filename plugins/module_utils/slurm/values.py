@@ -10,7 +10,7 @@ import dataclasses
 import math
 import re
 import time
-from typing import Any, Optional, Union
+from typing import Any, Union
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import BadInput, Unreadable
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import hostlist
@@ -25,17 +25,17 @@ _INFINITE_VALUES = (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)
 Number = Union[int, float]
 
 
-def text(value: Optional[str]) -> Optional[str]:
+def text(value: str | None) -> str | None:
     """A word that Slurm itself wrote, or None for one of its words for nothing. Not for text that a user wrote."""
     return None if value is None or value.strip() in NULLS else value.strip()
 
 
-def user_text(value: Optional[str]) -> Optional[str]:
+def user_text(value: str | None) -> str | None:
     """Text that a user wrote, unchanged; only the empty text and `(null)` are nothing."""
     return None if value is None or value in ("", "(null)") else value
 
 
-def number(value: Any) -> Optional[Number]:
+def number(value: Any) -> Number | None:
     """A number of Slurm's JSON: plain, or `{"set": ..., "infinite": ..., "number": ...}`; `math.inf` is "infinite"."""
     if value is None:
         return None
@@ -48,7 +48,7 @@ def number(value: Any) -> Optional[Number]:
     return math.inf if value in _INFINITE_VALUES else value
 
 
-def _number_object(value: dict[str, Any]) -> Optional[Number]:
+def _number_object(value: dict[str, Any]) -> Number | None:
     if "set" not in value or "number" not in value:
         raise Unreadable("%r is not a number of Slurm's JSON" % (value,))
     if value.get("infinite"):
@@ -56,18 +56,18 @@ def _number_object(value: dict[str, Any]) -> Optional[Number]:
     return number(value["number"]) if value["set"] else None
 
 
-def integer(value: Any) -> Optional[int]:
+def integer(value: Any) -> int | None:
     """A whole number of Slurm's JSON, None where there is none or no bound."""
     found = number(value)
     return None if found is None or found == math.inf else int(found)
 
 
-def json_time(value: Any) -> Optional[int]:
+def json_time(value: Any) -> int | None:
     """A time of Slurm's JSON in epoch seconds; 0 stands for "never"."""
     return integer(value) or None
 
 
-def text_integer(value: Optional[str], what: str) -> Optional[int]:
+def text_integer(value: str | None, what: str) -> int | None:
     """A whole number of Slurm's text."""
     word = text(value)
     if word is None:
@@ -77,7 +77,7 @@ def text_integer(value: Optional[str], what: str) -> Optional[int]:
     return int(word)
 
 
-def text_time(value: Optional[str], what: str = "time") -> Optional[int]:
+def text_time(value: str | None, what: str = "time") -> int | None:
     """A time of Slurm's text in epoch seconds.
 
     Slurm's commands are run with SLURM_TIME_FORMAT=%s and TZ=UTC: an epoch, or, where a command does not heed that,
@@ -94,7 +94,7 @@ def text_time(value: Optional[str], what: str = "time") -> Optional[int]:
         raise Unreadable("%s is %r, neither epoch seconds nor YYYY-MM-DDTHH:MM:SS" % (what, word[:80])) from None
 
 
-def nodes(value: Optional[str]) -> tuple[str, ...]:
+def nodes(value: str | None) -> tuple[str, ...]:
     """The expanded names of a host list in Slurm's answer."""
     try:
         return tuple(hostlist.expand(value))
@@ -116,15 +116,21 @@ class JobRef:
     """
 
     id: int
-    task: Optional[int] = None
-    tasks: Optional[str] = None
-    het_offset: Optional[int] = None
-    step: Optional[str] = None
-    cluster: Optional[str] = None
+    task: int | None = None
+    tasks: str | None = None
+    het_offset: int | None = None
+    step: str | None = None
+    cluster: str | None = None
 
     @property
     def argument(self) -> str:
-        """As Slurm's commands take it."""
+        """As Slurm's commands take it.
+
+        Raises:
+            BadInput: the job is another cluster's; the same number is another job here.
+        """
+        if self.cluster is not None:
+            raise BadInput("job %d of cluster %s is not this cluster's" % (self.id, self.cluster))
         if self.task is not None:
             return "%d_%d" % (self.id, self.task)
         if self.het_offset is not None:

@@ -20,7 +20,8 @@ def test_every_form_at_once() -> None:
     names = expand(MANY_FORMS)
     assert len(names) == len(set(names)) == 25
     assert names[:5] == ["gpu001", "gpu002", "gpu003", "gpu004", "gpu007"]
-    assert names[5] == "rack1-01n1" and names[20] == "rack1-02n8"
+    assert names[5] == "rack1-01n1"
+    assert names[20] == "rack1-02n8"
     assert names[21:] == ["b04-09", "b04-10", "solo", "a1.example.com"]
 
 

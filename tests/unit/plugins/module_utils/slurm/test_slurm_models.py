@@ -159,4 +159,6 @@ def test_not_a_job_id(text: object) -> None:
 
 def test_as_dict_is_plain_data() -> None:
     plain = models.as_dict(node("IDLE+DRAIN", partitions=("a",)))
-    assert plain["flags"] == ["DRAIN"] and plain["partitions"] == ["a"] and plain["boot_time"] is None
+    assert plain["flags"] == ["DRAIN"]
+    assert plain["partitions"] == ["a"]
+    assert plain["boot_time"] is None

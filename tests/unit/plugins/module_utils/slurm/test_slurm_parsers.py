@@ -41,12 +41,14 @@ def test_free_text_of_nodes_invents_nothing() -> None:
     assert (second.base_state, second.flags) == ("DOWN", ("DRAIN", "NOT_RESPONDING"))
     assert second.reason == "fan 3 is loud\nplease ask Bob [not root@1] first\nState=IDLE"
     assert (second.reason_user, second.reason_time) == ("bob", 1758466931)
-    assert second.boot_time is None and second.version is None
+    assert second.boot_time is None
+    assert second.version is None
 
 
 @pytest.mark.parametrize(("text", "expected"), [
     (None, (None, None, None)), ("(null)", (None, None, None)), ("", (None, None, None)),
-    ("x [root@5]", ("x", "root", 5)), ("x [a@1] [root@5]", ("x [a@1]", "root", 5)), ("no stamp", ("no stamp", None, None)),
+    ("x [root@5]", ("x", "root", 5)), ("x [a@1] [root@5]", ("x [a@1]", "root", 5)),
+    ("no stamp", ("no stamp", None, None)),
     ("x [root@Unknown]", ("x", "root", None)), ("[node_problem] gpu [root@5]", ("[node_problem] gpu", "root", 5)),
 ])
 def test_reason_stamp(text: str, expected: tuple) -> None:
@@ -73,10 +75,13 @@ def test_node_of_every_json_version_is_the_same(name: str) -> None:
 def test_array_task_has_two_ids_and_is_one_job() -> None:
     (job,) = parse_text.parse_jobs(capture("scontrol_job-24.11-array_task.txt"))
     assert (job.id, job.array_job_id, job.array_task_id, job.array_tasks) == (2653326, 2653325, 1, None)
-    assert job.name == "train run=7 of 9" and (job.user, job.uid) == ("alice", 1000)
+    assert job.name == "train run=7 of 9"
+    assert (job.user, job.uid) == ("alice", 1000)
     assert (job.state, job.flags, job.state_reason) == ("RUNNING", (), None)
     assert (job.requeue, job.restart_count, job.batch, job.exit_code) == (True, 2, True, "0:0")
-    assert job.nodes == ("n01", "n02") and job.batch_host == "n01" and job.excluded_nodes == ("n8", "n9")
+    assert job.nodes == ("n01", "n02")
+    assert job.batch_host == "n01"
+    assert job.excluded_nodes == ("n8", "n9")
     assert job.comment == '{"APS":{"auto_resume_mode":"requeue","max_requeue_times":3}} k=v1=v2'
     assert job.stdout == "/home/alice/out 1.log"
     assert (job.submit_time, job.begin_time, job.start_time, job.end_time) == (
@@ -85,7 +90,10 @@ def test_array_task_has_two_ids_and_is_one_job() -> None:
 
 def test_held_job() -> None:
     (job,) = parse_text.parse_jobs(capture("scontrol_job-24.11-pending.txt"))
-    assert job.held and job.nodes == () and job.batch_host is None and job.comment is None
+    assert job.held
+    assert job.nodes == ()
+    assert job.batch_host is None
+    assert job.comment is None
     assert job.state_reason == "launch_failed_requeued_held"
 
 
@@ -100,13 +108,15 @@ def test_job_of_older_json() -> None:
     (job,) = parse_json.parse_jobs(capture("squeue_json-22.05-running.json"))
     assert (job.id, job.state, job.flags, job.exit_code) == (7, "RUNNING", (), "1:0")
     assert (job.array_job_id, job.array_task_id, job.het_job_id, job.end_time) == (None, None, None, None)
-    assert job.comment == "{{ lookup('pipe','id') }}" and job.nodes == ("n01", "n02")
+    assert job.comment == "{{ lookup('pipe','id') }}"
+    assert job.nodes == ("n01", "n02")
 
 
 def test_completing_job_has_not_finished() -> None:
     (job,) = parse_json.parse_jobs(capture("squeue_json-24.11-completing.json"))
     assert (job.state, job.flags, job.finished, job.exit_code) == ("COMPLETED", ("COMPLETING",), False, "0:9")
-    assert job.comment == "line one\nJobId=9 JobName=forged\n" and job.restart_count == 2
+    assert job.comment == "line one\nJobId=9 JobName=forged\n"
+    assert job.restart_count == 2
     assert job.excluded_nodes == ("n8", "n9")
 
 
@@ -163,7 +173,8 @@ def test_sinfo_keeps_every_flag_and_names_a_node_once() -> None:
                    ("n2", "idle", "none"), ("n3", "mixed", "two\nlines"))
     first, second, third = parse_text.parse_node_states(output, WIDTHS)
     assert (first.base_state, first.flags) == ("DOWN", ("DRAIN", "NOT_RESPONDING", "REBOOT_ISSUED"))
-    assert first.reason_cut and first.reason == "a reason of Bob's th"
+    assert first.reason_cut
+    assert first.reason == "a reason of Bob's th"
     assert (second.name, second.base_state, second.flags, second.reason) == ("n2", "IDLE", (), None)
     assert third.reason == "two\nlines"
 
@@ -230,7 +241,8 @@ def test_accounting_of_an_array_task_and_its_step() -> None:
 
 def test_config() -> None:
     config = parse_text.parse_config(capture("scontrol_config-24.11.txt"))
-    assert config["SlurmdSpoolDir"] == "/var/spool/slurm/%n" and config["MinJobAge"] == "300 sec"
+    assert config["SlurmdSpoolDir"] == "/var/spool/slurm/%n"
+    assert config["MinJobAge"] == "300 sec"
     assert "PrologFlags" not in config
 
 
