@@ -39,7 +39,6 @@ View = TypeVar("View")
 
 WATCH_SECONDS = 240
 _MAX_PAUSE = 30.0
-_STEADY = 5.0  # a watch that held so long was none that failed at once
 _TYPES = frozenset(("ADDED", "MODIFIED", "DELETED", "BOOKMARK"))
 
 
@@ -97,6 +96,7 @@ class Mirror(Generic[View]):
         on_view: called (in the mirror's thread) with every view that is listed or watched, also the last one of an
             object that was deleted.
         seconds: how long one watch lasts at most.
+        turn: seconds between the beginnings of two watches, where something on the way ends them at once.
     """
 
     def __init__(
@@ -108,6 +108,7 @@ class Mirror(Generic[View]):
         params: Optional[Mapping[str, Any]] = None,
         on_view: Callable[[View], None] = lambda _view: None,
         seconds: int = WATCH_SECONDS,
+        turn: float = 1.0,
     ) -> None:
         self._client = client
         self._path = path
@@ -116,6 +117,7 @@ class Mirror(Generic[View]):
         self._params = dict(params or {})
         self._on_view = on_view
         self._seconds = seconds
+        self._turn = turn
         self._lock = threading.Lock()
         self._views: dict[str, View] = {}
         self._version = ""
@@ -151,18 +153,18 @@ class Mirror(Generic[View]):
                 if not self._version:
                     self._list()
                 self._watch()
-                failures = 0 if time.monotonic() - began > _STEADY else failures + 1
+                failures = 0
             except Expired:
+                failures = 0
                 self._version = ""
-                failures = 0 if time.monotonic() - began > _STEADY else failures + 1
             except RecoveryError as exc:
                 failures += 1
                 self._troubled(exc)
-            except Exception as exc:  # a defect must not end the mirror silently: it is told, and it lists anew
+            except Exception as exc:  # a defect must not end the mirror silently: told, and listed anew
                 failures += 1
                 logging.getLogger("job_recovery.kubernetes").exception("mirror of %s", self._path)
                 self._troubled(Unreadable("Kubernetes API: %s: %s" % (self._path, type(exc).__name__)))
-            self._stop.wait(_pause(failures))
+            self._stop.wait(_pause(failures) or max(0.0, began + self._turn - time.monotonic()))
 
     def _list(self) -> None:
         views: dict[str, View] = {}
@@ -208,7 +210,7 @@ class Mirror(Generic[View]):
 
 
 def _pause(failures: int) -> float:
-    """Seconds until the next try: none after a steady watch, then longer and longer, never all mirrors at once."""
+    """Seconds until the next try after so many failures in a row: longer and longer, never all mirrors at once."""
     if not failures:
         return 0.0
     return min(_MAX_PAUSE, 0.25 * 2 ** min(failures, 8)) * random.uniform(0.5, 1.0)  # noqa: S311 - only to spread load

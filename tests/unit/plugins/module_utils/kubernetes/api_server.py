@@ -43,7 +43,8 @@ class ApiServer:
         self.requests: list[str] = []
         self.bodies: list[dict] = []
         self.token = ""
-        self.watch_seconds = 0.3
+        self.watch_seconds = 30.0
+        self.closed = False
         self.watch_lines: list[list[bytes]] = []
         self.connections: list[socket.socket] = []
         self._objects: dict[str, dict] = {}
@@ -58,6 +59,7 @@ class ApiServer:
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
     def close(self) -> None:
+        self.closed = True
         self._server.shutdown()
         self._server.server_close()
         for connection in self.connections:
@@ -238,7 +240,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._chunk(line)
             return self._chunk(b"")
         until = time.monotonic() + self.api.watch_seconds
-        while time.monotonic() < until:
+        while time.monotonic() < until and not self.api.closed:
             for event_version, kind, thing in self.api.events_after(version, path):
                 version = event_version
                 self._chunk(json.dumps({"type": kind, "object": thing}).encode() + b"\n")

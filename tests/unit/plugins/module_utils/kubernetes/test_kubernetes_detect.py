@@ -1,0 +1,242 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import dataclasses
+import time
+
+import pytest
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import detect
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.causes import Cause
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.client import FIELD_MANAGER
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.detect import CauseMemory, Seen
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.models import (
+    JobState,
+    JobView,
+    NodeView,
+    Origin,
+    PodView,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.nodes import Hold
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.sight import (
+    KubernetesSight,
+    events,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import settings
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import parse_event
+
+NOW = 1796036820.0
+OURS = {"unschedulable": True, "ownership": Hold("7", False, NOW).as_text(), "cordon_managers": (FIELD_MANAGER,)}
+
+
+@pytest.mark.parametrize(
+    ("ready", "since", "grace", "fault"),
+    [
+        ("True", NOW - 999, 0, False),
+        (None, None, 0, False),
+        ("Maybe", NOW - 999, 0, False),
+        ("False", NOW, 0, True),
+        ("Unknown", NOW, 0, True),
+        ("Unknown", None, 0, True),
+        ("Unknown", NOW + 30, 0, True),  # the server's clock is ahead
+        ("Unknown", NOW + 30, 10, False),
+        ("Unknown", NOW - 9, 10, False),
+        ("Unknown", NOW - 10, 10, True),
+    ],
+)
+def test_nodes_that_are_not_ready(ready, since, grace, fault):
+    node = NodeView("n", ready=ready, ready_since=since)
+    assert bool(detect.node_faults([node], NOW, grace)) is fault
+
+
+def test_a_cordon_of_others_is_for_the_gates_and_our_repair_is_no_fault():
+    down = NodeView("n", ready="Unknown", ready_since=NOW)
+    assert detect.node_faults([dataclasses.replace(down, unschedulable=True)], NOW, 0)
+    assert not detect.node_faults([dataclasses.replace(down, **OURS)], NOW, 0)
+
+
+@pytest.mark.parametrize(
+    ("ready", "pod", "fault"),
+    [
+        ("Unknown", {"deleted_at": NOW - 31}, True),
+        ("Unknown", {"deleted_at": NOW - 29}, False),
+        ("Unknown", {"deleted_at": None}, False),
+        ("Unknown", {"deleted_at": NOW - 31, "phase": "Failed"}, False),  # held by a finalizer
+        ("True", {"deleted_at": NOW - 31}, False),  # its process or a finalizer, not the node
+        ("Unknown", {"deleted_at": NOW - 31, "node": "gone"}, False),
+    ],
+)
+def test_pods_that_never_end(ready, pod, fault):
+    node = NodeView("n", ready=ready, ready_since=NOW - 100)
+    view = PodView(**dict({"namespace": "a", "name": "p", "node": "n", "phase": "Running"}, **pod))
+    expected = [Seen(detect.POD_STUCK, "n", episode=str(NOW - 100))] if fault else []
+    assert detect.pod_faults([node], [view, view], NOW, 30) == expected
+
+
+FAILED = JobView("a", "train", "u1", state=JobState.FAILED, reason="BackoffLimitExceeded", opt_in="{}", backoff_limit=0)
+LOST = PodView("a", "train-0", "p0", job_uid="u1", cause=Cause.INFRASTRUCTURE, disrupted_at=NOW)
+CRASHED = PodView("a", "train-1", "p1", job_uid="u1", cause=Cause.APPLICATION, ended_at=NOW - 7200)
+
+
+@pytest.mark.parametrize(
+    ("change", "pods", "everybody", "fault"),
+    [
+        ({}, [LOST], False, True),
+        ({"state": JobState.FAILING}, [LOST], False, True),
+        ({}, [], False, False),
+        ({}, [CRASHED], False, False),
+        ({"opt_in": None}, [LOST], False, False),
+        ({"opt_in": None}, [LOST], True, True),
+        ({"opt_in": "{{ x }}"}, [LOST], False, True),  # the gate refuses it and says why
+        ({"owner": "CronJob/c"}, [LOST], False, False),
+        ({"deleted": True}, [LOST], False, False),
+        ({"state": JobState.COMPLETE}, [LOST], False, False),
+        ({"state": JobState.RUNNING}, [LOST], False, False),
+        ({"record": Origin("u1", "train", rerun_as="train-x-r1").as_text()}, [LOST], False, False),
+        ({"record": Origin("u0", "train", "u0", 1).as_text()}, [LOST], False, True),
+        ({"record": "nonsense"}, [LOST], False, True),
+    ],
+)
+def test_jobs_that_failed_by_the_infrastructure(change, pods, everybody, fault):
+    job = dataclasses.replace(FAILED, **change)
+    memory = CauseMemory()
+    for pod in pods:
+        memory.note(pod)
+    expected = [Seen(detect.JOB_FAILED, "a/train", "u1")] if fault else []
+    assert detect.job_faults([job], memory.look([job], pods, everybody), everybody) == expected
+
+
+def test_a_pod_that_is_gone_when_its_job_fails_is_remembered():
+    memory = CauseMemory()
+    running = dataclasses.replace(FAILED, state=JobState.RUNNING)
+    memory.note(LOST)  # seen before its Job
+    memory.look([], [], False)
+    memory.look([running], [], False)
+    assert memory.look([FAILED], [], False) == {"u1": Cause.INFRASTRUCTURE}
+
+
+def test_a_remembered_disruption_does_not_excuse_the_application_for_ever():
+    memory = CauseMemory()
+    memory.note(LOST)
+    later = dataclasses.replace(CRASHED, ended_at=NOW + 7200)
+    assert memory.look([FAILED], [later], False) == {"u1": Cause.APPLICATION}
+
+
+def test_pods_of_jobs_that_are_gone_are_forgotten():
+    memory = CauseMemory()
+    memory.note(LOST)
+    for _look in range(2):
+        memory.look([], [], False)
+    assert memory.look([FAILED], [], False) == {"u1": Cause.UNKNOWN}
+
+
+def test_one_event_for_each_kind_and_no_text_that_is_no_name():
+    seen = [
+        Seen(detect.NODE_NOT_READY, "n1"),
+        Seen(detect.NODE_NOT_READY, "n2"),
+        Seen(detect.NODE_NOT_READY, "n1", episode="2"),
+        Seen(detect.NODE_NOT_READY, "{{ lookup('pipe','id') }}"),
+        Seen(detect.JOB_FAILED, "a/train", "u1"),
+        Seen(detect.JOB_FAILED, "a/$(id)", "u2"),
+    ]
+    made = [parse_event(event) for event in events(seen, "lab", NOW)]
+    assert [(fault.kind, [target.name for target in fault.targets]) for fault in made] == [
+        (detect.NODE_NOT_READY, ["n1", "n2"]),
+        (detect.JOB_FAILED, ["a/train"]),
+    ]
+    assert (made[1].targets[0].uid, made[1].suggested, made[0].seen_at) == ("u1", "rerun_kubernetes_job", NOW)
+
+
+# ---- the whole sight against a server ----
+
+
+def site(kubeconfig, **more):
+    scope = {"namespaces": ["a"]}
+    kubernetes = {"kubeconfig": kubeconfig, "timeout": 5}
+    return settings.parse(
+        {"cluster": "lab", "slurm": {"enabled": False}, "scope": scope, "kubernetes": kubernetes, **more}
+    )
+
+
+def looked(sight, chosen, seconds=5.0):
+    """Look until the mirrors know, and something is seen."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            found = sight.look(chosen)
+        except RecoveryError:
+            found = []
+        if found or time.monotonic() > deadline:
+            return [(event["fault"]["kind"], event["fault"]["targets"]) for event in found]
+        time.sleep(0.02)
+
+
+def put_node(api, ready):
+    condition = {"type": "Ready", "status": ready, "lastTransitionTime": "2026-11-30T11:00:00Z"}
+    api.put("/api/v1/nodes/n1", {"kind": "Node", "status": {"conditions": [condition]}})
+
+
+def test_what_is_wrong_is_sent_at_once_and_again_once_a_minute(api, kubeconfig):
+    put_node(api, "Unknown")
+    clock = [100.0]
+    sight = KubernetesSight(steady=lambda: clock[0])
+    first = [(detect.NODE_NOT_READY, [{"node": "n1"}])]
+    assert looked(sight, site(kubeconfig)) == first
+    assert looked(sight, site(kubeconfig), 0.3) == []
+    clock[0] += 61
+    assert looked(sight, site(kubeconfig)) == first
+    put_node(api, "True")
+    time.sleep(0.5)  # until the watch has told it
+    clock[0] += 61
+    assert looked(sight, site(kubeconfig), 0.3) == []
+    sight.close()
+
+
+def test_a_job_that_lost_its_node_is_seen_although_its_pod_is_gone(api, kubeconfig):
+    job = {"kind": "Job", "metadata": {"uid": "u1", "annotations": {"mission-control/auto-resume": "{}"}}, "spec": {}}
+    pod = {
+        "kind": "Pod",
+        "metadata": {"ownerReferences": [{"kind": "Job", "uid": "u1", "controller": True}]},
+        "status": {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}]},
+    }
+    api.put("/apis/batch/v1/namespaces/a/jobs/train", job)
+    api.put("/api/v1/namespaces/a/pods/train-0", {"kind": "Pod", "metadata": pod["metadata"]})
+    sight = KubernetesSight()
+    assert looked(sight, site(kubeconfig), 0.5) == []
+    api.put("/api/v1/namespaces/a/pods/train-0", pod)
+    api.take("/api/v1/namespaces/a/pods/train-0")
+    job["status"] = {"conditions": [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}]}
+    api.put("/apis/batch/v1/namespaces/a/jobs/train", job)
+    assert looked(sight, site(kubeconfig)) == [(detect.JOB_FAILED, [{"job": "a/train", "uid": "u1"}])]
+    sight.close()
+
+
+def test_without_a_kubeconfig_there_is_no_kubernetes(api, kubeconfig):
+    put_node(api, "Unknown")
+    sight = KubernetesSight()
+    assert sight.look(site("")) == []
+    assert looked(sight, site(kubeconfig))  # the settings are followed
+    assert sight.look(site("")) == []
+    sight.close()
+
+
+def test_an_outage_is_an_error_and_no_recovery_of_the_nodes(api, kubeconfig):
+    put_node(api, "Unknown")
+    sight = KubernetesSight()
+    looked(sight, site(kubeconfig))
+    api.close()
+    assert until_error(sight, site(kubeconfig))
+    sight.close()
+
+
+def until_error(sight, chosen):
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        try:
+            sight.look(chosen)
+        except RecoveryError:
+            return True
+        time.sleep(0.02)
+    return False
