@@ -1,7 +1,7 @@
 # Copyright: mission_control.job_recovery contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The commands lab/up, lab/down, lab/status, lab/ssh and lab/slurm-conf."""
+"""The commands lab/up, lab/down, lab/status, lab/ssh, lab/slurm-conf and lab/fault."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from . import host, instance, lifecycle, progress, slurm, ssh, status
+from . import faults, host, instance, lifecycle, progress, slurm, ssh, status
 from .errors import LabError
 
 
@@ -92,4 +92,29 @@ def configure_slurm(arguments: Sequence[str]) -> int:
     lab = instance.from_environment()
     slurm.set_configuration(lab, slurm.parse_settings(options.setting))
     slurm.push_configuration(lab)
+    return 0
+
+
+def make_fault(arguments: Sequence[str]) -> int:
+    """lab/fault"""
+    parser = argparse.ArgumentParser(
+        prog="lab/fault",
+        description="Break something in the lab, or mend it. lab/fault --list tells all kinds.",
+    )
+    parser.add_argument("kind", nargs="?")
+    parser.add_argument("host", nargs="*")
+    parser.add_argument("--list", action="store_true", help="tell all kinds, their undo, and Slurm's own reasons")
+    parser.add_argument("--job", type=int, help="number of a Slurm job")
+    parser.add_argument("--step", help="step of the job: a number, batch or extern")
+    parser.add_argument("--reason", help="reason of a drain: a name from --list, or text")
+    parser.add_argument("--down", type=float, default=faults.Options.down_seconds, metavar="SECONDS", help="without power")
+    parser.add_argument("--service", help="a systemd service, such as slurmctld, mariadb, kube-apiserver")
+    options = parser.parse_intermixed_args(arguments)
+    if options.list:
+        print(faults.listing())
+        return 0
+    if not options.kind:
+        parser.error("which kind? lab/fault --list tells all")
+    wanted = faults.Options(options.job, options.step, options.reason, options.down, options.service)
+    faults.inflict(instance.from_environment(), options.kind, options.host, wanted)
     return 0
