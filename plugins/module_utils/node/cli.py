@@ -27,8 +27,9 @@ _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 _MAX_LINE = 65536
 _LINE = re.compile(r"[A-Za-z0-9 ._+-]*\Z")
 _JOB = r"[1-9][0-9]{0,9}"
-_SECONDS = r"[0-9]{1,7}"
+_PROCESS = r"[0-9]{1,9}\.[0-9]{1,18}"  # pid and start, as `orphans` told them
 _BOOT_ID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_MACHINE_ID = r"[0-9a-f]{32}"
 _MAX_LIFE = 900  # seconds; a helper that hangs in the kernel's arms does not stay for ever
 
 
@@ -103,12 +104,13 @@ def parse(words: list) -> Request:
 
 
 def _take_option(verb: Verb, word: str, rest, options: dict) -> None:
-    if word not in verb.options:
+    allowed = {**_CONDITIONS, **verb.options}
+    if word not in allowed:
         raise answer.Refusal("bad_input", "unknown option %r" % word[:100])
     value = ""
-    if verb.options[word] is not None:
+    if allowed[word] is not None:
         value = next(rest, "")
-        if not re.fullmatch(verb.options[word], value):
+        if not re.fullmatch(allowed[word], value):
             raise answer.Refusal("bad_input", "%s: %r is no value" % (word, value[:100]))
     options.setdefault(word, []).append(value)
 
@@ -139,23 +141,40 @@ def main(config_path: str = config.DEFAULT_PATH, proc: str = "/proc", path: str 
         words = sys.argv[1:] if line is None else split(line)
         name = words[0] if words and words[0] in VERBS else ""
         request = parse(words)
+        _check_conditions(request, Here(config_path, proc))
         answer.write(request.verb, VERBS[request.verb].run(request, Here(config_path, proc)))
     except answer.Refusal as refusal:
         answer.write_refusal(name, refusal)
         return 1
-    except Exception as exc:  # the answer is the only thing that anybody sees of a defect
+    except Exception as exc:  # noqa: BLE001 (the answer is the only thing that anybody sees of a defect)
         answer.write_refusal(name, answer.Refusal("failed", "%s: %s" % (type(exc).__name__, exc)))
         return 1
     return 0
 
 
-def _probe(request: Request, here: Here) -> dict:
+def _check_conditions(request: Request, here: Here) -> None:
+    """Compare this node with the one that is meant, before anything is done.
+
+    Raises:
+        answer.Refusal: `conflict`, when it is another machine or another boot. For `reboot` another boot is an answer.
+    """
+    from . import machine
+
+    wanted = request.last("--if-machine-id")
+    if wanted and machine.machine_id() != wanted:
+        raise answer.Refusal("conflict", "this is another machine: its machine ID is %s" % machine.machine_id())
+    wanted = request.last("--if-boot-id")
+    if wanted and request.verb != "reboot" and machine.boot_id(here.proc) != wanted:
+        raise answer.Refusal("conflict", "this is another boot: its boot ID is %s" % machine.boot_id(here.proc))
+
+
+def _probe(_request: Request, here: Here) -> dict:
     from . import machine
 
     return machine.probe(here)
 
 
-def _restart(request: Request, here: Here) -> dict:
+def _restart(request: Request, _here: Here) -> dict:
     from . import machine
 
     if len(request.operands) != 1:
@@ -184,16 +203,17 @@ def _spool_clean(request: Request, here: Here) -> dict:
 def _orphans(request: Request, here: Here) -> dict:
     from . import processes
 
-    return processes.look(here.proc, _operand_jobs(request), _min_age(request))
+    return processes.look(here.proc, _operand_jobs(request))
 
 
 def _end_orphans(request: Request, here: Here) -> dict:
     from . import processes
 
-    return processes.end(here.proc, _operand_jobs(request), _min_age(request))
+    named = [tuple(int(part) for part in text.split(".")) for text in request.options["--process"]]
+    return processes.end(here.proc, _operand_jobs(request), named)
 
 
-def _health(request: Request, here: Here) -> dict:
+def _health(_request: Request, here: Here) -> dict:
     from . import health
 
     return health.check(here.configuration)
@@ -207,17 +227,15 @@ def _operand_jobs(request: Request) -> list:
     return [int(job) for job in request.operands]
 
 
-def _min_age(request: Request) -> float:
-    return float(request.last("--min-age", "0"))
-
+_CONDITIONS = {"--if-boot-id": _BOOT_ID, "--if-machine-id": _MACHINE_ID}  # of every verb
 
 VERBS = {
     "probe": Verb(_probe),
     "restart": Verb(_restart, operand=r"(?:slurmd|kubelet)\.service", options={"--force": None}),
-    "reboot": Verb(_reboot, options={"--if-boot-id": _BOOT_ID}, required=("--if-boot-id",)),
+    "reboot": Verb(_reboot, required=("--if-boot-id",)),
     "spool-look": Verb(_spool_look, options={"--job": _JOB}),
     "spool-clean": Verb(_spool_clean, options={"--job": _JOB}),
-    "orphans": Verb(_orphans, operand=_JOB, options={"--min-age": _SECONDS}),
-    "end-orphans": Verb(_end_orphans, operand=_JOB, options={"--min-age": _SECONDS}),
+    "orphans": Verb(_orphans, operand=_JOB),
+    "end-orphans": Verb(_end_orphans, operand=_JOB, options={"--process": _PROCESS}, required=("--process",)),
     "health": Verb(_health),
 }

@@ -5,7 +5,8 @@
 
 Shape, every key optional::
 
-    {"spool_dir": "/var/spool/slurmd",                     # resolved: without %n and %h
+    {"node_name": "node7",                                 # Slurm's NodeName; default: the host name up to its first dot
+     "spool_dir": "/var/spool/slurmd",                     # resolved: without %n and %h
      "state_save_location": "/var/spool/slurmctld",        # never cleaned
      "smbios_uuid_path": "/sys/class/dmi/id/product_uuid",
      "health_command": "/usr/local/sbin/node-health",      # absolute path; exits 0 when the node is fit
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from typing import NamedTuple
 
 from .answer import Refusal
@@ -27,6 +29,7 @@ _MAX_BYTES = 65536
 class Config(NamedTuple):
     """What this node is told; an empty text means "none"."""
 
+    node_name: str = ""
     spool_dir: str = ""
     state_save_location: str = ""
     smbios_uuid_path: str = "/sys/class/dmi/id/product_uuid"
@@ -57,10 +60,29 @@ def load(path: str) -> Config:
 
 
 def _value(path: str, key: str, value: object) -> object:
-    if key == "health_timeout":
-        if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= 600:
-            return value
-    elif key in ("spool_dir", "state_save_location", "smbios_uuid_path", "health_command"):
-        if isinstance(value, str) and (not value or os.path.isabs(value)):
-            return value
-    raise Refusal("unreadable", "%s: %s is %r" % (path, key, value))
+    check = _CHECKS.get(key)
+    if check is None or not check(value):
+        raise Refusal("unreadable", "%s: %s is %r" % (path, key, value))
+    return value
+
+
+def _is_path(value: object) -> bool:
+    return isinstance(value, str) and (not value or os.path.isabs(value))
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and (not value or re.fullmatch(r"[A-Za-z0-9._-]{1,255}", value) is not None)
+
+
+def _is_seconds(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= 600
+
+
+_CHECKS = {
+    "node_name": _is_name,
+    "spool_dir": _is_path,
+    "state_save_location": _is_path,
+    "smbios_uuid_path": _is_path,
+    "health_command": _is_path,
+    "health_timeout": _is_seconds,
+}

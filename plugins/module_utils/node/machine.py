@@ -34,7 +34,7 @@ def probe(here) -> dict:
         units = {}
     return {
         "boot_id": boot_id(here.proc),
-        "machine_id": _matching(_MACHINE_ID, _read("/etc/machine-id")),
+        "machine_id": machine_id(),
         "uptime": float(_read(here.proc + "/uptime").split(" ")[0] or 0),
         "smbios_uuid": _read(configuration.smbios_uuid_path).lower(),
         "spool_dir": configuration.spool_dir,
@@ -45,6 +45,11 @@ def probe(here) -> dict:
 def boot_id(proc: str) -> str:
     """The kernel's boot ID, or the empty text."""
     return _matching(_BOOT_ID, _read(proc + "/sys/kernel/random/boot_id"))
+
+
+def machine_id() -> str:
+    """The installed system's ID (machine-id(5)), or the empty text."""
+    return _matching(_MACHINE_ID, _read("/etc/machine-id"))
 
 
 def restart(unit: str, force: bool) -> dict:

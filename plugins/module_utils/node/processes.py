@@ -20,85 +20,96 @@ from .answer import Refusal
 _CGROUP = re.compile(r"/job_([0-9]+)(?:/|$)", re.MULTILINE)
 _STEPD_TITLE = re.compile(r"slurmstepd: \[([0-9]+)[.\]]")
 _NEVER = frozenset(("slurmd", "slurmctld", "slurmdbd", "systemd"))
-_LISTED = 200  # processes named in an answer; `count` tells of all
-_TERM_GRACE = 2.0
+_LISTED = 500  # processes named in an answer; `count` tells of all
 _KILL_GRACE = 5.0
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Process(NamedTuple):
-    """One process of a job; `start` in clock ticks since boot makes (pid, start) unique; `age` in seconds."""
+    """One process of a job. With its start, in clock ticks since boot, a pid is unique within a boot."""
 
     pid: int
     start: int
-    age: float
+    parent: int
     name: str
     uid: int
     job: int
     how: str
 
+    @property
+    def key(self) -> tuple:
+        """What pins it."""
+        return (self.pid, self.start)
+
     def shown(self) -> dict:
         """As it stands in an answer."""
-        return {"pid": self.pid, "job": self.job, "name": self.name, "uid": self.uid, "how": self.how}
+        return {
+            "pid": self.pid,
+            "start": self.start,
+            "job": self.job,
+            "name": self.name,
+            "uid": self.uid,
+            "how": self.how,
+        }
 
 
-def look(proc: str, jobs: list, min_age: float) -> dict:
-    """The processes of these jobs that are at least `min_age` seconds old.
-
-    Returns:
-        `{"count": number, "processes": [{"pid", "job", "name", "uid", "how": environment|cgroup|slurmstepd}]}`
-    """
-    found = _find(proc, frozenset(jobs), min_age)
-    return {"count": len(found), "processes": [process.shown() for process in found[:_LISTED]]}
-
-
-def end(proc: str, jobs: list, min_age: float) -> dict:
-    """End the processes of these jobs: SIGTERM, a moment, SIGKILL.
-
-    `min_age` (seconds) spares a job that was started here again meanwhile. Looked for again after each round, since a
-    dying process may still fork.
+def look(proc: str, jobs: list) -> dict:
+    """The processes of these jobs.
 
     Returns:
-        `{"ended": number, "count": how many are left, "processes": those that are left, as in `look`}`
+        `{"count": number, "jobs": {job: number}, "processes": [{"pid", "start", "job", "name", "uid", "how"}]}`, where
+        `how` is environment, cgroup or slurmstepd, and at most 500 processes are named.
     """
-    wanted = frozenset(jobs)
-    started = time.monotonic()
-    seen: set = set()
-    for send, grace in ((signal.SIGTERM, _TERM_GRACE), (signal.SIGKILL, _KILL_GRACE)):
-        until = time.monotonic() + grace
-        signalled: set = set()
-        while True:
-            left = _find(proc, wanted, min_age + (time.monotonic() - started))
-            for process in left:
-                key = (process.pid, process.start)
-                seen.add(key)
-                if key not in signalled:
-                    signalled.add(key)
-                    _signal(proc, process, send)
-            if not left or time.monotonic() >= until:
-                break
-            time.sleep(0.05)
-        if not left:
+    found = _find(proc, frozenset(jobs))
+    counts: dict = {}
+    for process in found:
+        counts[str(process.job)] = counts.get(str(process.job), 0) + 1
+    return {"count": len(found), "jobs": counts, "processes": [process.shown() for process in found[:_LISTED]]}
+
+
+def end(proc: str, jobs: list, only: list) -> dict:
+    """End those processes of these jobs that are named, and what they have forked meanwhile.
+
+    They are named by (pid, start), as `look` told them, so that a job that was started here again in between keeps its
+    new ones. All are stopped first: what is stopped forks no more. SIGKILL, as Slurm itself ends a job's last ones;
+    a handler that writes a checkpoint now would write over the next run's.
+
+    Returns:
+        `{"ended": number, "left": how many did not end, "processes": those, as in `look`}`
+    """
+    wanted, named = frozenset(jobs), frozenset(only)
+    doomed: dict = {}
+    while True:
+        fresh = [each for each in _find(proc, wanted) if each.key not in doomed and _belongs_to(each, named, doomed)]
+        if not fresh:
             break
+        for process in fresh:
+            doomed[process.key] = process
+            _signal(proc, process, signal.SIGSTOP)
+    for process in doomed.values():
+        _signal(proc, process, signal.SIGKILL)
+    until = time.monotonic() + _KILL_GRACE
+    left = list(doomed.values())
+    while left and time.monotonic() < until:
+        time.sleep(0.02)
+        left = [process for process in left if _is_there(proc, process)]
     return {
-        "ended": len(seen) - len(left),
-        "count": len(left),
+        "ended": len(doomed) - len(left),
+        "left": len(left),
         "processes": [process.shown() for process in left[:_LISTED]],
     }
 
 
-def _find(proc: str, jobs: frozenset, min_age: float) -> list:
-    uptime = _uptime(proc)
-    found = []
-    for entry in os.listdir(proc):
-        if entry.isdigit():
-            process = _read(proc, int(entry), jobs, uptime)
-            if process is not None and process.age >= min_age:
-                found.append(process)
-    return found
+def _belongs_to(process: Process, named: frozenset, doomed: dict) -> bool:
+    """Whether it is one of those named, or a child of one that is doomed already."""
+    return process.key in named or any(process.parent == pid for pid, _start in doomed)
 
 
-def _read(proc: str, pid: int, jobs: frozenset, uptime: float):
+def _find(proc: str, jobs: frozenset) -> list:
+    found = (_read(proc, int(entry), jobs) for entry in os.listdir(proc) if entry.isdigit())
+    return [process for process in found if process is not None]
+
+
+def _read(proc: str, pid: int, jobs: frozenset):
     """The process, if it belongs to one of the jobs; None for all others and for what has ended meanwhile."""
     if pid in (1, os.getpid(), os.getppid()):
         return None
@@ -116,8 +127,7 @@ def _read(proc: str, pid: int, jobs: frozenset, uptime: float):
     name = head.partition("(")[2]
     if values[0] in ("Z", "X") or name in _NEVER:
         return None
-    start = int(values[19])
-    return Process(pid, start, uptime - start / _TICKS, name, uid, *belongs)
+    return Process(pid, int(values[19]), int(values[1]), name, uid, *belongs)
 
 
 def _belongs(folder: str, jobs: frozenset):
@@ -167,10 +177,13 @@ def _signal(proc: str, process: Process, number: int) -> None:
             os.close(descriptor)
 
 
+def _is_there(proc: str, process: Process) -> bool:
+    """Whether it has not ended; a zombie has."""
+    head, _bracket, tail = _content("%s/%d/stat" % (proc, process.pid)).rpartition(")")
+    values = tail.split()
+    return bool(head) and len(values) > 19 and int(values[19]) == process.start and values[0] not in ("Z", "X")
+
+
 def _start(proc: str, pid: int) -> int:
     tail = _content("%s/%d/stat" % (proc, pid)).rpartition(")")[2].split()
     return int(tail[19]) if len(tail) > 19 else -1
-
-
-def _uptime(proc: str) -> float:
-    return float(_content(proc + "/uptime").split(" ")[0])

@@ -44,7 +44,11 @@ _MAX_ANSWER = 524288  # bytes; the helper's own bound is half of it
 _WORKERS = 64
 _REFUSALS = {"bad_input": BadInput, "absent": Absent, "timed_out": TimedOut, "conflict": Conflict}
 _SSH_TROUBLE: tuple[tuple[str, type[RecoveryError], str], ...] = (
-    ("Host key verification failed", Conflict, "compare the node's host key, then run site.yml to record the right one"),
+    (
+        "Host key verification failed",
+        Conflict,
+        "compare the node's host key, then run site.yml to record the right one",
+    ),
     ("HOST IDENTIFICATION HAS CHANGED", Conflict, "compare the node's host key, then run site.yml to record it"),
     ("Permission denied", Forbidden, "run site.yml, which allows the recovery's key on every node"),
     ("Connection refused", Unreachable, ""),

@@ -65,7 +65,13 @@ def split_url(url: str) -> tuple[Server, str]:
         parts = urlsplit("")
         port = 0
     usable = url.isprintable() and " " not in url
-    if not usable or parts.scheme not in ("http", "https") or not parts.hostname or not parts.path or "@" in parts.netloc:
+    if (
+        not usable
+        or parts.scheme not in ("http", "https")
+        or not parts.hostname
+        or not parts.path
+        or "@" in parts.netloc
+    ):
         raise BadInput("the BMC address is no URL of a Redfish system", "give https://ADDRESS/redfish/v1/Systems/ID")
     return Server(parts.hostname, port, parts.scheme == "https"), parts.path
 

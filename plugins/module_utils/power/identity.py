@@ -22,7 +22,7 @@ _PLACEHOLDERS = frozenset(
 
 
 def parse_uuid(text: object) -> Optional[uuid.UUID]:
-    """The UUID in `text`, in any case and with or without dashes and braces; None when it is none or identifies nothing."""
+    """The UUID in `text`, however it is written; None when it is none or identifies nothing."""
     if not isinstance(text, str):
         return None
     try:

@@ -15,7 +15,7 @@ import ssl
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import (
     Absent,
@@ -27,7 +27,12 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.error
     Unreachable,
     Unreadable,
 )
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.http import Reply, Server, ask, split_url
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.http import (
+    Reply,
+    Server,
+    ask,
+    split_url,
+)
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.identity import same_machine
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import PowerSettings
 
@@ -83,7 +88,9 @@ class Power:
         """
         return read_system(url, self._ask(url, "GET", deadline))
 
-    def read_many(self, urls: Sequence[str], deadline: Optional[float] = None) -> dict[str, Union[PowerState, RecoveryError]]:
+    def read_many(
+        self, urls: Sequence[str], deadline: Optional[float] = None
+    ) -> dict[str, Union[PowerState, RecoveryError]]:
         """`read` of many at once: by URL the state, or the error."""
 
         def read_one(url: str) -> Union[PowerState, RecoveryError]:
@@ -98,12 +105,20 @@ class Power:
         with ThreadPoolExecutor(min(_WORKERS, len(unique))) as pool:
             return dict(zip(unique, pool.map(read_one, unique)))
 
-    def request_level(self, url: str, level: str, smbios_uuid: str, seconds: float) -> PowerState:
+    def request_level(
+        self,
+        url: str,
+        level: str,
+        smbios_uuid: str,
+        seconds: float,
+        before_write: Optional[Callable[[], Any]] = None,
+    ) -> PowerState:
         """Ask the BMC for `level` (`On` or `Off`), unless it is there already. Comes back before it is reached.
 
         Args:
             smbios_uuid: the machine that is meant; compared with what the BMC tells right before it is asked.
             seconds: for reading and asking together.
+            before_write: called right before the BMC is asked for a change; raises when that may not be.
 
         Returns:
             the state that was read before.
@@ -118,6 +133,8 @@ class Power:
         if before.state == level:
             return before
         body = {"ResetType": _reset_type(url, before, level)}
+        if before_write is not None:
+            before_write()
         reply = self._reset(url, before.reset_path, body, "", until)
         if reply.status in (412, 428):  # this BMC wants to know which version of the system is meant
             reply = self._reset(url, before.reset_path, body, before.etag or "*", until)
@@ -126,8 +143,8 @@ class Power:
         _check_accepted(url, reply, level)
         return before
 
-    def await_level(self, url: str, level: str, smbios_uuid: str, seconds: float) -> PowerState:
-        """Look until the BMC says `level`, or the time is over; the last state read is returned either way.
+    def await_level(self, url: str, levels: Sequence[str], smbios_uuid: str, seconds: float) -> PowerState:
+        """Look until the BMC says one of `levels`, or the time is over; the last state read is returned either way.
 
         A BMC that does not answer in between (many are busy while they switch) is asked again; if it did not answer
         once in the whole time, its error is raised.
@@ -146,7 +163,7 @@ class Power:
                 check_identity(url, last, smbios_uuid)
             except Unreachable as exc:
                 trouble = exc
-            if last is not None and (last.state == level or time.monotonic() + pause >= until):
+            if last is not None and (last.state in levels or time.monotonic() + pause >= until):
                 return last
             if trouble is not None and time.monotonic() + pause >= until:
                 raise trouble
@@ -180,7 +197,9 @@ class Power:
                     line = handle.read().strip()
             except (OSError, UnicodeDecodeError) as exc:
                 cause = exc.strerror if isinstance(exc, OSError) else "no UTF-8"
-                raise Unreadable("BMC credentials %s: %s" % (path, cause), "run site.yml with the BMC account") from None
+                raise Unreadable(
+                    "BMC credentials %s: %s" % (path, cause), "run site.yml with the BMC account"
+                ) from None
             if ":" not in line or "\n" in line:
                 raise Unreadable("BMC credentials %s: not one line user:password" % path, "write it anew")
             self._authorization = "Basic " + base64.b64encode(line.encode("utf-8")).decode("ascii")

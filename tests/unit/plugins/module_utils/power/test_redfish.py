@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Callable, Iterator, Optional
 
 import pytest
-
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import (
     Absent,
     BadInput,
@@ -78,7 +77,11 @@ class _Handler(BaseHTTPRequestHandler):
         reset: dict[str, Any] = {"target": self.server.target}
         if self.server.allowed is not None:
             reset["ResetType@Redfish.AllowableValues"] = self.server.allowed
-        system = {"UUID": self.server.uuid, "PowerState": self.server.state, "Actions": {"#ComputerSystem.Reset": reset}}
+        system = {
+            "UUID": self.server.uuid,
+            "PowerState": self.server.state,
+            "Actions": {"#ComputerSystem.Reset": reset},
+        }
         self.answer(200, json.dumps(system).encode(), {"ETag": 'W/"7"'})
 
     def do_POST(self) -> None:
@@ -251,7 +254,8 @@ def test_a_bmc_that_wants_its_etag_gets_it(bmc: Bmc, power: Power) -> None:
 
     bmc.on_post = strict
     power.request_level(bmc.url, OFF, UUID, 2)
-    assert len(bmc.resets) == 2 and bmc.state == OFF
+    assert len(bmc.resets) == 2
+    assert bmc.state == OFF
 
 
 @pytest.mark.parametrize("target", ["http://evil.example/reset", "//evil.example/reset", "reset"])
@@ -272,7 +276,7 @@ def test_off_that_never_comes_is_not_off(bmc: Bmc, power: Power) -> None:
     bmc.on_post = lambda handler, _reset: handler.answer(204) or True
     power.request_level(bmc.url, OFF, UUID, 2)
     started = time.monotonic()
-    assert power.await_level(bmc.url, OFF, UUID, 0.8).state == ON
+    assert power.await_level(bmc.url, (OFF,), UUID, 0.8).state == ON
     assert time.monotonic() - started < 2
 
 
@@ -285,13 +289,13 @@ def test_off_that_comes_late_through_a_busy_bmc(bmc: Bmc, power: Power) -> None:
         return len(looks) < 3 and (handler.answer(503) or True)
 
     bmc.on_get = busy
-    assert power.await_level(bmc.url, OFF, UUID, 5).state == OFF
+    assert power.await_level(bmc.url, (OFF,), UUID, 5).state == OFF
 
 
 def test_the_bmc_of_another_machine_meanwhile(bmc: Bmc, power: Power) -> None:
     bmc.uuid = "4c4c4544-0039-5910-804e-000000000000"
     with pytest.raises(Conflict):
-        power.await_level(bmc.url, OFF, UUID, 2)
+        power.await_level(bmc.url, (OFF,), UUID, 2)
 
 
 @pytest.mark.parametrize("state", [None, "Paused", 7])

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Iterator
 
 import pytest
-
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Absent, Conflict
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.redfish import OFF, ON, Power
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import PowerSettings
@@ -70,7 +69,7 @@ def test_on_and_off_are_levels(emulator: str, power: Power) -> None:
     assert power.read(url).uuid == NODE1
     for level in (ON, ON, OFF, OFF, ON):
         power.request_level(url, level, NODE1.upper(), 10)
-        assert power.await_level(url, level, NODE1, 20).state == level
+        assert power.await_level(url, (level,), NODE1, 20).state == level
     assert power.read(emulator + NODE2).state == OFF
 
 

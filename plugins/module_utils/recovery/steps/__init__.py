@@ -1,0 +1,76 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The steps, one file each. `plans` has their order and their meaning, `step` what they get and give.
+
+What steps remember for later ones (an incident's memory):
+
+| key                                       | by           | for                                                   |
+|-------------------------------------------|--------------|-------------------------------------------------------|
+| `boot_id`                                 | the decision | the boot that the repair began from                   |
+| `same_boot`                               | the decision | whether a node that came back still had that boot     |
+| `job_nodes`                               | the decision | optional: a job's nodes, by name their SSH addresses  |
+| `slurm_before`, `jobs`                    | drain        | await_boot, verify; free_jobs                         |
+| `reboot_at`, `power_off_at`, `power_on_at`| reboot, fence, power_on | the timeline                               |
+| `power_off_proved`                        | fence        | down, release_pods                                    |
+| `new_boot_id`                             | await_boot   | later steps, which act on this boot only              |
+| `restart_count`, `rerun_as`               | requeue, rerun | confirm                                             |
+"""
+
+from __future__ import annotations
+
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Step
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.await_boot import AwaitBoot
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.await_drained import (
+    AwaitDrained,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.await_job_end import (
+    AwaitJobEnd,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.clean_spool import CleanSpool
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.confirm import Confirm
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.cordon import Cordon
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.down import Down
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.drain import Drain
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.end_orphans import EndOrphans
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.fence import Fence
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.free_jobs import FreeJobs
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.power_on import PowerOn
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.reboot import Reboot
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.release_pods import (
+    ReleasePods,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.requeue import Requeue
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.rerun import Rerun
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.restart_daemon import (
+    RestartDaemon,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.resume import Resume
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.uncordon import Uncordon
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.verify import Verify
+
+STEPS: dict[str, Step] = {
+    step.name: step
+    for step in (
+        AwaitBoot(),
+        AwaitDrained(),
+        AwaitJobEnd(),
+        CleanSpool(),
+        Confirm(),
+        Cordon(),
+        Down(),
+        Drain(),
+        EndOrphans(),
+        Fence(),
+        FreeJobs(),
+        PowerOn(),
+        Reboot(),
+        ReleasePods(),
+        Requeue(),
+        Rerun(),
+        RestartDaemon(),
+        Resume(),
+        Uncordon(),
+        Verify(),
+    )
+}

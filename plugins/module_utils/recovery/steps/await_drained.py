@@ -1,0 +1,93 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The jobs and pods of a node that is alive end, or are evicted, before it is rebooted."""
+
+from __future__ import annotations
+
+from typing import Optional, Sequence
+
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import nodes as kubernetes_nodes
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.reading import printable
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import plans, waits
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Outcome, Tools, Work
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.common import (
+    Plain,
+    done,
+    each,
+    failed,
+    kubernetes_name,
+    over,
+    slurm_name,
+    slurm_nodes,
+    trouble,
+    waiting,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Node
+
+_EVICT_AGAIN = 10.0
+_NAMED = 5
+_POLICY = kubernetes_nodes.Policy(unmanaged=False, local_data=True)
+
+
+class AwaitDrained(Plain):
+    """Pods are evicted by the eviction API, so disruption budgets hold; jobs are never ended, they are waited for.
+
+    Waits for: `node_drained`, then `pods_gone` (evictions are asked for again now and then).
+    When its time is over: a node with jobs left goes on to its repair, as the site's drain_timeout says; pods that a
+    disruption budget or their kind protects make the step fail, by name; pods that are only still ending do not.
+    Proof: Slurm says drained, no pod of the node is left.
+    """
+
+    name = plans.AWAIT_DRAINED
+
+    def act(self, works: Sequence[Work], tools: Tools) -> list[Outcome]:
+        """One look at Slurm for all, and a pass of evictions on each node."""
+        try:
+            nodes = slurm_nodes(works, tools)
+        except RecoveryError as exc:
+            return [trouble(work, tools, exc) for work in works]
+        return each(works, tools, lambda work, guarded: _drained(work, guarded, nodes.get(work.incident)))
+
+
+def _drained(work: Work, tools: Tools, node: Optional[Node]) -> Outcome:
+    name = slurm_name(work, tools)
+    if name and node is None:
+        return failed(work, "Slurm knows no node %s" % name)
+    pods = _evict(work, tools)
+    protected = [pod for pod in pods if pod.forbidden or pod.budget]
+    evicting_over = over(work, tools) or tools.now() >= _begun(work, tools) + tools.settings.kubernetes.eviction_timeout
+    if protected and (evicting_over or any(pod.forbidden for pod in protected)):
+        return failed(work, "pods of %s cannot be evicted: %s" % (work.target.name, _named(protected)))
+    if node is not None and not node.draining_or_drained:
+        return failed(work, "somebody took the drain of %s away" % name)
+    busy = node is not None and node.busy
+    if busy and not over(work, tools):
+        until = tools.now() + _EVICT_AGAIN if pods else None
+        return waiting(work, "jobs of %s are still running" % name, waits.NODE_DRAINED, {"node": name}, until)
+    if pods and not evicting_over:
+        args = {"pods": [pod.pod for pod in pods]}
+        why = "pods are still on %s: %s" % (work.target.name, _named(pods))
+        return waiting(work, why, waits.PODS_GONE, args, tools.now() + _EVICT_AGAIN)
+    why = "its time is over, the repair goes on with jobs or pods left" if busy or pods else ""
+    proof = {"state": node.state if node is not None else "", "pods_left": [pod.pod for pod in pods][:_NAMED]}
+    return done(work, why, proof=proof)
+
+
+def _evict(work: Work, tools: Tools) -> tuple[kubernetes_nodes.Left, ...]:
+    """One pass of evictions; what is left on the node afterwards."""
+    name = kubernetes_name(work, tools)
+    if not name:
+        return ()
+    return kubernetes_nodes.drain_pass(tools.kubernetes, name, _POLICY, lambda: tools.guard(work)).left
+
+
+def _begun(work: Work, tools: Tools) -> float:
+    return work.first_started_at or tools.now()
+
+
+def _named(pods: Sequence[kubernetes_nodes.Left]) -> str:
+    named = ["%s (%s)" % (pod.pod, pod.budget or pod.why) for pod in pods[:_NAMED]]
+    more = len(pods) - len(named)
+    return printable("; ".join(named) + (" and %d more" % more if more > 0 else ""))

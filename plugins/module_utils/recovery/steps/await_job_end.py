@@ -1,0 +1,61 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The job is not RUNNING and not COMPLETING: what is done to its nodes next finds no live step of it."""
+
+from __future__ import annotations
+
+from typing import Sequence
+
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import plans, waits
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Outcome, Tools, Work
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.common import (
+    Answers,
+    Plain,
+    done,
+    failed,
+    over,
+    poll,
+    waiting,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.job_places import read_jobs
+
+
+class AwaitJobEnd(Plain):
+    """Waits for: `job_not_active`; failed at the step's deadline.
+
+    Proof: Slurm's state of the job; a job that Slurm has forgotten has ended.
+    """
+
+    name = plans.AWAIT_JOB_END
+
+    def act(self, works: Sequence[Work], tools: Tools) -> list[Outcome]:
+        """One call of Slurm for all jobs."""
+        answers = Answers(works, tools)
+        try:
+            poll(lambda: _look(answers, tools))
+        except RecoveryError as exc:
+            answers.give_error(answers.open, exc)
+        for work in answers.open:
+            answers.give(still_active(work, tools))
+        return answers.all()
+
+
+def still_active(work: Work, tools: Tools) -> Outcome:
+    """The outcome of any step that must not touch a job which is on its nodes."""
+    why = "job %s is still on its nodes" % work.target.name
+    if over(work, tools):
+        return failed(work, why)
+    return waiting(work, why, waits.JOB_NOT_ACTIVE, {"job": work.target.name})
+
+
+def _look(answers: Answers, tools: Tools) -> bool:
+    jobs = read_jobs(answers.open, tools)
+    for work in answers.open:
+        job = jobs.get(work.incident)
+        if job is None:
+            answers.give(done(work, "Slurm has forgotten the job", proof={"job": work.target.name}))
+        elif not job.on_nodes:
+            answers.give(done(work, proof={"state": job.state, "restart_count": job.restart_count}))
+    return not answers.open

@@ -1,0 +1,153 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""No process of the job is left on any of its nodes.
+
+After kill -9 of slurmstepd the script and the ranks live on, and Slurm knows nothing of them: started again beside
+them, the job would run twice on one checkpoint.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, Optional, Sequence
+
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes.shell import NodeAnswer
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import plans
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Outcome, Tools, Work
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.await_job_end import (
+    still_active,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.common import (
+    Answers,
+    Plain,
+    done,
+    failed,
+    job_opted_in,
+    retry,
+    trouble,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.job_places import (
+    Places,
+    answers_of,
+    ask_places,
+    find_places,
+    read_jobs,
+    serious,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Job
+
+_LOOK_DEADLINE = 8.0
+_END_DEADLINE = 12.0
+_ROUNDS = 3
+_NAMED = 100  # processes in one request; what is left is found by the next round
+
+
+class EndOrphans(Plain):
+    """Only of a job that is opted in and not on its nodes. Listed first, then the job is looked at once more, and only
+    what was listed is ended: whatever starts in between is a new run's.
+
+    Waits for: `job_not_active`, should the job have started again; a short time for a node that does not answer.
+    Failed: processes that do not end, or are left of a job that is not opted in (its node then needs a person).
+    Proof: every node that the job ever ran on says that none is left; those of runs before the last may be silent.
+    """
+
+    name = plans.END_ORPHANS
+
+    def act(self, works: Sequence[Work], tools: Tools) -> list[Outcome]:
+        """Each node is asked once a round, for all jobs."""
+        answers = Answers(works, tools)
+        try:
+            jobs = read_jobs(works, tools)
+            places = find_places(works, jobs, tools)
+            for work in works:
+                if work.incident in jobs and jobs[work.incident].on_nodes:
+                    answers.give(still_active(work, tools))
+                elif work.incident not in places:
+                    answers.give(done(work, "the job never had nodes"))
+            for _round in range(_ROUNDS):
+                if answers.open:
+                    _round_of(answers, jobs, places, tools)
+        except RecoveryError as exc:
+            answers.give_error(answers.open, exc)
+        for work in answers.open:
+            answers.give(retry(work, tools, "processes of job %s are still ending" % work.target.name))
+        return answers.all()
+
+
+def _round_of(answers: Answers, jobs: Mapping[int, Job], places: Mapping[int, Places], tools: Tools) -> None:
+    """Look, look at the jobs again, and end what was listed."""
+    works = answers.open
+    told = ask_places("orphans", [places[work.incident] for work in works], tools, _LOOK_DEADLINE)
+    jobs_now = read_jobs(works, tools)
+    listed: dict[int, dict[str, list[str]]] = {}
+    for work in works:
+        found = _judge(work, jobs.get(work.incident), jobs_now.get(work.incident), places[work.incident], told, tools)
+        if isinstance(found, Outcome):
+            answers.give(found)
+        else:
+            listed[work.incident] = found
+    allowed, seconds = answers.guarded()
+    ended = tools.nodes.call(_requests(allowed, listed, places), min(_END_DEADLINE, seconds))
+    for work in allowed:
+        _data, errors = answers_of(places[work.incident], {**told, **ended})
+        for error in serious(places[work.incident], errors)[:1]:
+            answers.give(trouble(work, tools, error))
+
+
+def _judge(
+    work: Work,
+    before: Optional[Job],
+    now: Optional[Job],
+    place: Places,
+    told: Mapping[str, NodeAnswer],
+    tools: Tools,
+) -> Any:
+    """An outcome, or what must be ended: by address the processes, as `pid.start`."""
+    if now is not None and (now.on_nodes or before is None or now.restart_count != before.restart_count):
+        return still_active(work, tools)
+    data, errors = answers_of(place, told)
+    trouble_of_last = serious(place, errors)
+    if trouble_of_last:
+        return trouble(work, tools, trouble_of_last[0])
+    number = str(place.number)
+    counts = {name: int((answer.get("jobs") or {}).get(number, 0)) for name, answer in data.items()}
+    if not any(counts.values()):
+        return done(work, _silent_words(errors), proof={"nodes": sorted(data), "silent": sorted(errors), "left": 0})
+    if now is None or not job_opted_in(now, tools):
+        left = ", ".join("%d on %s" % (count, name) for name, count in sorted(counts.items()) if count)
+        return failed(work, "processes of job %s are left (%s) and it is not opted in" % (work.target.name, left))
+    return {
+        place.addresses[name]: [
+            "%d.%d" % (process["pid"], process["start"])
+            for process in data[name].get("processes", ())
+            if process.get("job") == place.number
+        ][:_NAMED]
+        for name, count in counts.items()
+        if count
+    }
+
+
+def _requests(
+    works: Sequence[Work], listed: Mapping[int, Mapping[str, Sequence[str]]], places: Mapping[int, Places]
+) -> dict[str, list[str]]:
+    """By address one request for all jobs there."""
+    jobs: dict[str, set[int]] = {}
+    processes: dict[str, list[str]] = {}
+    for work in works:
+        for address, names in listed[work.incident].items():
+            jobs.setdefault(address, set()).add(places[work.incident].number)
+            processes.setdefault(address, []).extend(names)
+    return {
+        address: [
+            "end-orphans",
+            *map(str, sorted(jobs[address])),
+            *(word for name in names for word in ("--process", name)),
+        ]
+        for address, names in processes.items()
+        if names
+    }
+
+
+def _silent_words(errors: Mapping[str, RecoveryError]) -> str:
+    return "nodes of earlier runs did not answer: %s" % ", ".join(sorted(errors)) if errors else ""

@@ -1,0 +1,136 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Slurm's jobs for the steps: which job a work means, where it has run, and how to reach those nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Iterable, Mapping, Optional, Sequence
+
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Absent, RecoveryError
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes.shell import NodeAnswer
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.observe import names_of_job
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Tools, Work
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import AccountingRecord, Job
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where a job has run.
+
+    Attributes:
+        number: the job's own id, as its processes and files bear it (a task's is not its array's).
+        addresses: by node name the SSH address, of all its runs.
+        last: the nodes of its last run.
+    """
+
+    number: int
+    addresses: Mapping[str, str]
+    last: frozenset[str]
+
+
+def read_jobs(works: Sequence[Work], tools: Tools) -> dict[int, Job]:
+    """By incident the job as Slurm has it now, by one call; without those that Slurm has forgotten.
+
+    Raises:
+        RecoveryError: Slurm cannot be read.
+    """
+    if not works:
+        return {}
+    jobs = tools.slurm.jobs(sorted({work.target.name for work in works}), missing_ok=True)
+    by_name = {name: job for job in jobs for name in names_of_job(job)}
+    return {work.incident: by_name[work.target.name] for work in works if work.target.name in by_name}
+
+
+def find_places(works: Sequence[Work], jobs: Mapping[int, Job], tools: Tools) -> dict[int, Places]:
+    """By incident where its job has run; without those of which nobody knows.
+
+    The addresses are the ledger's where the incident remembers them (`job_nodes`: by node name its SSH address), else
+    Slurm's own NodeAddr.
+
+    Raises:
+        RecoveryError: accounting or Slurm cannot be read.
+    """
+    numbers = {
+        work.incident: str(jobs[work.incident].id) if work.incident in jobs else work.target.name for work in works
+    }
+    records = tools.slurm.accounting(sorted(set(numbers.values()))) if numbers else []
+    found: dict[int, Places] = {}
+    for work in works:
+        job, runs = jobs.get(work.incident), _runs_of(work, jobs.get(work.incident), records)
+        names = dict.fromkeys(job.nodes if job is not None else ())
+        for run in runs:
+            names.update(dict.fromkeys(run.nodes))
+        last = frozenset(job.nodes if job is not None and job.nodes else runs[-1].nodes if runs else ())
+        number = job.id if job is not None else runs[-1].id if runs else 0
+        if names:
+            found[work.incident] = Places(number, dict.fromkeys(names, ""), last)
+    return _with_addresses(works, found, tools)
+
+
+def _runs_of(work: Work, job: Optional[Job], records: Iterable[AccountingRecord]) -> list[AccountingRecord]:
+    """The runs of a job that had nodes, oldest first."""
+    wanted = {work.target.name} if job is None else {str(job.id)}
+    runs = [record for record in records if record.step is None and record.nodes and wanted & _names_of(record)]
+    return sorted(runs, key=lambda run: (run.start_time or 0, run.submit_time or 0))
+
+
+def _names_of(record: AccountingRecord) -> set[str]:
+    names = {str(record.id)}
+    if record.array_job_id and record.array_task_id is not None:
+        names.add("%d_%d" % (record.array_job_id, record.array_task_id))
+    return names
+
+
+def _with_addresses(works: Sequence[Work], found: Mapping[int, Places], tools: Tools) -> dict[int, Places]:
+    remembered = {work.incident: work.memory.get("job_nodes") for work in works}
+    known = {incident: nodes if isinstance(nodes, Mapping) else {} for incident, nodes in remembered.items()}
+    unknown = {name for incident, places in found.items() for name in places.addresses if not known[incident].get(name)}
+    addresses = {}
+    if unknown:
+        nodes = tools.slurm.nodes(sorted(unknown), missing_ok=True)
+        addresses = {node.name: node.address or node.name for node in nodes}
+    return {
+        incident: Places(
+            places.number,
+            {name: str(known[incident].get(name) or addresses.get(name, "")) for name in places.addresses},
+            places.last,
+        )
+        for incident, places in found.items()
+    }
+
+
+def ask_places(
+    verb: str, places: Iterable[Places], tools: Tools, deadline: float, option: str = ""
+) -> dict[str, NodeAnswer]:
+    """Ask all nodes of these jobs for a verb, each node once for all of its jobs; by address the answer."""
+    numbers: dict[str, list[int]] = {}
+    for place in places:
+        for address in set(place.addresses.values()):
+            if address:
+                numbers.setdefault(address, []).append(place.number)
+    requests = {}
+    for address, jobs in numbers.items():
+        words = [word for job in sorted(set(jobs)) for word in ([option] if option else []) + [str(job)]]
+        requests[address] = [verb, *words]
+    return tools.nodes.call(requests, deadline)
+
+
+def answers_of(
+    place: Places, answers: Mapping[str, NodeAnswer]
+) -> tuple[dict[str, Mapping[str, Any]], dict[str, RecoveryError]]:
+    """A job's answers by node name, and the errors of nodes that gave none."""
+    data, errors = {}, {}
+    for name, address in place.addresses.items():
+        answer = answers.get(address) or NodeAnswer(error=Absent("no SSH address of node %s is known" % name))
+        if answer.error is not None:
+            errors[name] = answer.error
+        else:
+            data[name] = answer.data
+    return data, errors
+
+
+def serious(place: Places, errors: Mapping[str, RecoveryError]) -> list[RecoveryError]:
+    """Errors that matter: those of nodes of the last run. On nodes of earlier ones Slurm has ended the job itself."""
+    return [error for name, error in errors.items() if name in place.last]

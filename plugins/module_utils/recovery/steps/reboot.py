@@ -1,0 +1,75 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reboot over SSH, once: the node itself compares its boot with the one that is meant."""
+
+from __future__ import annotations
+
+from typing import Any, Sequence
+
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes.shell import NodeAnswer, valid_boot_id
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import plans
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Outcome, Tools, Work
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.common import (
+    Answers,
+    ask_nodes,
+    done,
+    failed,
+    identity_words,
+    recorded_boot_id,
+    retry,
+    trouble,
+)
+
+_ORDER_DEADLINE = 15.0
+
+
+class Reboot:
+    """Done when the reboot has begun, or when the node has another boot than the one that was to end.
+
+    A request whose answer is lost is repeated with the same boot ID, and a node that took the first one refuses it.
+    Proof: the node's own word, with its boot ID.
+    """
+
+    name = plans.REBOOT
+
+    def intend(self, works: Sequence[Work], tools: Tools) -> dict[int, dict[str, Any]]:
+        """The boot to be ended: the one on record, else the one that the node tells now."""
+        unknown = [work for work in works if not recorded_boot_id(work)]
+        told = ask_nodes(unknown, tools, lambda work: ["probe", *identity_words(work)])
+        intents = {work.incident: {"boot_id": recorded_boot_id(work)} for work in works}
+        for incident, answer in told.items():
+            boot_id = answer.data.get("boot_id")
+            intents[incident] = {"boot_id": boot_id} if valid_boot_id(boot_id) else {}
+        return intents
+
+    def act(self, works: Sequence[Work], tools: Tools) -> list[Outcome]:
+        """All nodes at once; each compares for itself."""
+        answers = Answers(works, tools)
+        for work in works:
+            if not valid_boot_id(work.intent.get("boot_id")):
+                answers.give(failed(work, "the boot ID of %s is not known, so no reboot is proved" % work.target.name))
+        chosen, seconds = answers.guarded()
+        told = ask_nodes(
+            chosen,
+            tools,
+            lambda work: ["reboot", "--if-boot-id", work.intent["boot_id"], *identity_words(work)],
+            min(_ORDER_DEADLINE, seconds),
+        )
+        for work in chosen:
+            answers.give(_outcome(work, tools, told[work.incident]))
+        return answers.all()
+
+
+def _outcome(work: Work, tools: Tools, answer: NodeAnswer) -> Outcome:
+    wanted = work.intent["boot_id"]
+    remember = {"boot_id": wanted, "reboot_at": tools.now()}
+    if answer.error is not None:
+        return trouble(work, tools, answer.error)
+    told = answer.data.get("boot_id")
+    proof = {"boot_id": told, "rebooting": answer.data.get("rebooting")}
+    if answer.data.get("rebooting") is True:
+        return done(work, remember=remember, proof=proof)
+    if valid_boot_id(told) and told != wanted:
+        return done(work, "it has another boot already", remember, proof)
+    return retry(work, tools, "%s does not say whether it reboots" % work.target.name)

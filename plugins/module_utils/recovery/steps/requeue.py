@@ -1,0 +1,96 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The job starts again: requeued exactly once, and free to begin now."""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Sequence
+
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import plans
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Outcome, Tools, Work
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.common import Answers, done
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.job_places import read_jobs
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.job_words import not_done
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import job_state, outcome
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Job
+
+# a hold that the job's user or an administrator set is a wish; one that Slurm set after launch failures is the fault
+_WISHED_HOLDS = ("JobHeldUser", "JobHeldAdmin")
+
+
+class Requeue:
+    """A job that Slurm or its own script requeued already is not requeued again, only its begin time is cleared.
+
+    Waits for: `job_pending`, while the job is still completing.
+    Failed: cancelled, purged, not a batch job, --no-requeue ... (a named refusal).
+    Proof: restart count above the recorded one, PENDING or RUNNING, not COMPLETING; or PENDING as it was found.
+    Remembers: `restart_count`, the count after it.
+    """
+
+    name = plans.REQUEUE
+
+    def intend(self, works: Sequence[Work], tools: Tools) -> dict[int, dict[str, Any]]:
+        """The restart count, which tells later whether the requeue has happened."""
+        try:
+            jobs = read_jobs(works, tools)
+        except RecoveryError:
+            jobs = {}
+        return {
+            work.incident: {"restart_count": jobs[work.incident].restart_count or 0} if work.incident in jobs else {}
+            for work in works
+        }
+
+    def act(self, works: Sequence[Work], tools: Tools) -> list[Outcome]:
+        """One look for all jobs, one call for each that is to be requeued."""
+        answers = Answers(works, tools)
+        for hidden in (False, True):
+            try:
+                _requeue(answers, [work for work in answers.open if _may_hide(work) is hidden], tools, hidden)
+            except RecoveryError as exc:
+                answers.give_error([work for work in answers.open if _may_hide(work) is hidden], exc)
+        return answers.all()
+
+
+def _may_hide(work: Work) -> bool:
+    """A script may have hidden that its step could not start on left-over files: COMPLETED then means nothing."""
+    return work.fault_kind == "stale_spool"
+
+
+def _requeue(answers: Answers, works: Sequence[Work], tools: Tools, completed: bool) -> None:
+    guarded, _seconds = answers.guarded()
+    chosen = {work.target.name: work for work in guarded if work in works}
+    if not chosen:
+        return
+    counts = {
+        name: int(work.intent["restart_count"]) for name, work in chosen.items() if "restart_count" in work.intent
+    }
+    requeued = job_state.Change(tools.slurm, "requeued", counts, completed).bring(list(chosen), False)
+    good = [result.name for result in requeued if result.status == outcome.DONE]
+    for result in requeued:
+        if result.status != outcome.DONE:
+            answers.give(not_done(chosen[result.name], tools, result))
+    jobs = read_jobs([chosen[name] for name in good], tools)
+    held = [name for name in good if _is_wished_hold(jobs.get(chosen[name].incident))]
+    for name in held:
+        answers.give(_done(chosen[name], jobs.get(chosen[name].incident), "it is held by a person"))
+    free = [name for name in good if name not in held]
+    for result in job_state.Change(tools.slurm, "released", {}).bring(free, False) if free else ():
+        work = chosen[result.name]
+        if result.status == outcome.WAITING:
+            answers.give(not_done(work, tools, result))
+        why = "" if result.status == outcome.DONE else "it is requeued and not let begin at once: %s" % result.why
+        answers.give(_done(work, jobs.get(work.incident), why))
+
+
+def _is_wished_hold(job: Optional[Job]) -> bool:
+    return job is not None and job.held and (job.state_reason or "").startswith(_WISHED_HOLDS)
+
+
+def _done(work: Work, job: Optional[Job], why: str) -> Outcome:
+    count = job.restart_count if job is not None else None
+    proof = {"restart_count_before": work.intent.get("restart_count"), "restart_count": count}
+    if job is not None:
+        proof.update(state=job.state, flags=list(job.flags))
+    return done(work, why, {"restart_count": count}, proof)

@@ -1,0 +1,103 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Is the node fit? What Slurm promises its users is there, and the site's own health command says so."""
+
+from __future__ import annotations
+
+from typing import Optional, Sequence
+
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes.shell import printable
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import plans, waits
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Outcome, Tools, Work
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.common import (
+    Answers,
+    Plain,
+    ask_nodes,
+    bounded,
+    done,
+    failed,
+    identity_words,
+    over,
+    slurm_name,
+    slurm_nodes,
+    trouble,
+    waiting,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import reasons
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Node
+
+
+class Verify(Plain):
+    """Waits for: `node_registered`, should slurmd be gone again.
+
+    Failed when slurmd registered with less than configured, with other numbers than before the repair, or when the
+    health command says no. A kubelet that is slow is not asked for here but before `uncordon`.
+    Proof: Slurm's state and numbers, and the health command's exit code.
+    """
+
+    name = plans.VERIFY
+
+    def act(self, works: Sequence[Work], tools: Tools) -> list[Outcome]:
+        """One call of Slurm for all, health commands on all at once."""
+        answers = Answers(works, tools)
+        try:
+            nodes = slurm_nodes(works, tools)
+        except RecoveryError as exc:
+            answers.give_error(works, exc)
+            return answers.all()
+        for work in works:
+            outcome = _judge(work, tools, nodes.get(work.incident)) if slurm_name(work, tools) else None
+            if outcome is not None:
+                answers.give(outcome)
+        health = _health(answers, tools)
+        for work in answers.open:
+            node = nodes.get(work.incident)
+            shown = {"state": node.state, "cpus": node.cpus, "memory_mb": node.memory_mb} if node is not None else {}
+            answers.give(done(work, proof={**shown, "health": health.get(work.incident, "no command")}))
+        return answers.all()
+
+
+def _judge(work: Work, tools: Tools, node: Optional[Node]) -> Optional[Outcome]:
+    """What is wrong by Slurm, or None."""
+    if node is None:
+        return failed(work, "Slurm knows no node %s" % slurm_name(work, tools))
+    if node.misconfigured or reasons.CONFIGURATION in reasons.classify_reason(node.reason):
+        why = reasons.clean_text(node.reason or "")
+        return failed(work, "%s registers with less than configured (%s)" % (node.name, why))
+    if not node.registered:
+        why = "%s is %s, its registration is awaited" % (node.name, node.state)
+        return (
+            failed(work, why) if over(work, tools) else waiting(work, why, waits.NODE_REGISTERED, {"node": node.name})
+        )
+    before = work.memory.get("slurm_before") or {}
+    for key in ("cpus", "memory_mb"):
+        now = getattr(node, key)
+        if before.get(key) is not None and now is not None and now < before[key]:
+            return failed(work, "%s has %s %s, it had %s" % (node.name, key, now, before[key]))
+    return None
+
+
+def _health(answers: Answers, tools: Tools) -> dict[int, int]:
+    """Run the health command on the nodes of all open works; by incident its exit code, where it is 0."""
+    if not tools.settings.nodes.health_command:
+        return {}
+    works, seconds = answers.guarded()
+    told = ask_nodes(
+        works,
+        tools,
+        lambda work: ["health", *identity_words(work)],
+        min(tools.settings.limits.health_timeout, bounded(seconds)),
+    )
+    codes = {}
+    for work in works:
+        answer = told[work.incident]
+        if answer.error is not None:
+            answers.give(trouble(work, tools, answer.error))
+        elif answer.data.get("fit") is not True:
+            said = printable(str(answer.data.get("output", "")).strip().replace("\n", "; "))
+            answers.give(failed(work, "the health command of %s says no: %s" % (work.target.name, said)))
+        else:
+            codes[work.incident] = answer.data.get("rc", 0)
+    return codes
