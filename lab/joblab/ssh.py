@@ -14,6 +14,7 @@ from .errors import LabError
 from .instance import Instance
 
 CONNECT_SECONDS = 5
+_SHOWN_CHARACTERS = 100
 
 
 def arguments(instance: Instance) -> list[str]:
@@ -46,8 +47,23 @@ def run(
     timeout: float = 30,
     check: bool = True,
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``remote`` (argv list, or script text for the remote shell) on ``host``; see command.run."""
-    return command.run(argv(instance, host, remote), stdin=stdin, timeout=timeout, check=check)
+    """Run ``remote`` (argv list, or script text for the remote shell) on ``host``, output captured as text.
+
+    Raises LabError if it fails (``check``), if the host cannot be reached, or after ``timeout`` s.
+    """
+    try:
+        done = command.run(argv(instance, host, remote), stdin=stdin, timeout=timeout, check=False)
+    except LabError as exc:
+        raise LabError(f"{host} did not finish within {timeout:g} s: {_shown(remote)}") from exc
+    if check and done.returncode != 0:
+        output = done.stderr.strip() or done.stdout.strip()
+        raise LabError(f"{host}: {_shown(remote)} failed with status {done.returncode}: {output}")
+    return done
+
+
+def _shown(remote: Sequence[str] | str) -> str:
+    text = remote if isinstance(remote, str) else shlex.join(remote)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
 
 
 def answers(instance: Instance, host: str, timeout: float = 5) -> bool:
