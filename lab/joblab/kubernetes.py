@@ -69,9 +69,12 @@ _FIELD_MANAGER = "lab"
 
 def seed(instance: Instance) -> None:
     """Put Kubernetes and the registry into every host's seed. Before the first boot, they then start with the hosts."""
-    programs = binaries.ensure()
-    keys = pki.ensure(instance)
     registry.seed(instance)
+    seed_hosts(instance, binaries.ensure(), pki.ensure(instance))
+
+
+def seed_hosts(instance: Instance, programs: binaries.Binaries, keys: Path) -> None:
+    """Put Kubernetes alone into every host's seed; ``keys`` is the folder that pki.ensure made."""
     _seed_head(instance, programs, keys)
     for node in NODES:
         _seed_node(instance, node, programs, keys)
