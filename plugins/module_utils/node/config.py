@@ -5,7 +5,7 @@
 
 Shape, every key optional::
 
-    {"node_name": "node7",                                 # Slurm's NodeName; default: the host name up to its first dot
+    {"node_name": "node7",                                 # Slurm's NodeName; default: host name to its first dot
      "spool_dir": "/var/spool/slurmd",                     # resolved: without %n and %h
      "state_save_location": "/var/spool/slurmctld",        # never cleaned
      "smbios_uuid_path": "/sys/class/dmi/id/product_uuid",
