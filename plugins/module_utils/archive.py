@@ -82,7 +82,7 @@ def digest(folder: str, names: Sequence[str]) -> str:
 def pack(folder: str, names: Sequence[str]) -> bytes:
     """A gzipped tar archive of these files, owned by root."""
     buffer = io.BytesIO()
-    with gzip.GzipFile(filename="", fileobj=buffer, mode="wb", compresslevel=6, mtime=0) as compressed:
+    with gzip.GzipFile(filename="", fileobj=buffer, mode="wb", compresslevel=1, mtime=0) as compressed:
         with tarfile.open(fileobj=compressed, mode="w", format=tarfile.PAX_FORMAT) as archive:
             for name in names:
                 _add(archive, folder, name)
