@@ -6,7 +6,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 SCENARIO ?=
 
-.PHONY: help demo test lint sanity unit molecule lab-up lab-down bench env pins wheelhouse changelog dist clean
+.PHONY: help demo test lint sanity unit molecule lab-up lab-down env pins wheelhouse changelog dist clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,9 +34,6 @@ lab-up:  ## starts the disposable cluster (as root); a second time changes nothi
 
 lab-down:  ## removes the disposable cluster
 	@tools/with-env lab/down
-
-bench:  ## measures recovery on the lab (as root)
-	@tools/with-env lab/bench
 
 env:  ## makes the tool environment and prints its folder
 	@tools/environment

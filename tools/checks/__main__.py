@@ -97,6 +97,8 @@ def summary(results: list[Result], seconds: dict[str, float]) -> str:
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    # make and the process that stopped it both send it; the clean-up that follows is interrupted by neither.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 

@@ -17,7 +17,7 @@ installed=$work/installed/ansible_collections/mission_control/job_recovery
 for wanted in LICENSE README.md meta/runtime.yml extensions/eda/rulebooks/recovery.yml playbooks roles plugins/modules; do
     [ -e "$installed/$wanted" ] || { echo "the archive lacks $wanted"; exit 1; }
 done
-for unwanted in .git .build .lab lab tools molecule tests/output; do
+for unwanted in .git .build .lab lab tools molecule tests/lab tests/output; do
     [ ! -e "$installed/$unwanted" ] || { echo "the archive must not hold $unwanted"; exit 1; }
 done
 # Its documentation is found: every module by its full name.

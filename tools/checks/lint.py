@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Iterator
 
 from . import process
@@ -22,9 +23,9 @@ def check(environment: Environment) -> Iterator[Result]:
 def commands() -> list[tuple[str, list[str]]]:
     """The command of each check. Those in python live beside this file and need the tool environment."""
     return [
-        ("ruff", ["ruff", "check", "--no-cache", "."]),
+        ("ruff", ["ruff", "check", "--no-cache", ".", *scripts_of("python", "python3")]),
         ("yamllint", ["yamllint", "--strict", "."]),
-        ("shellcheck", ["shellcheck", "--severity=info", "--external-sources", *shell_scripts()]),
+        ("shellcheck", ["shellcheck", "--external-sources", *scripts_of("sh", "bash", suffix=".sh")]),
         ("words", ["bash", "tools/checks/words.sh"]),
         ("rulebooks", ["python", "tools/checks/rulebooks.py"]),
         ("changelog", ["antsibull-changelog", "lint"]),
@@ -34,17 +35,21 @@ def commands() -> list[tuple[str, list[str]]]:
     ]
 
 
-def shell_scripts() -> list[str]:
-    """Tracked files that a shell runs: by suffix or by their first line."""
-    return [name for name in process.tracked_files() if _is_shell(name)]
+def scripts_of(*interpreters: str, suffix: str = "") -> list[str]:
+    """Tracked files with this suffix, and those without any whose first line names one of these interpreters."""
+    found = []
+    for name in process.tracked_files():
+        its_suffix = pathlib.PurePath(name).suffix
+        if (its_suffix and its_suffix == suffix) or (not its_suffix and _interpreter(CHECKOUT / name) in interpreters):
+            found.append(name)
+    return found
 
 
-def _is_shell(name: str) -> bool:
-    path = CHECKOUT / name
-    if path.suffix == ".sh":
-        return True
-    if path.suffix or path.is_symlink() or not path.is_file():
-        return False
+def _interpreter(path: pathlib.Path) -> str:
+    """Name of the program that runs a script, such as bash; "" for other files."""
+    if path.is_symlink() or not path.is_file():
+        return ""
     with path.open("rb") as file:
         first = file.readline(100)
-    return first.startswith(b"#!") and first.split()[-1].rsplit(b"/", 1)[-1] in {b"sh", b"bash"}
+    words = first[2:].replace(b"/usr/bin/env ", b"").split() if first.startswith(b"#!") else []
+    return words[0].rsplit(b"/", 1)[-1].decode(errors="replace") if words else ""

@@ -1,41 +1,52 @@
 # Copyright: mission_control.job_recovery contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Molecule's scenarios on the lab: one cluster for all, each scenario by itself, also after one failed."""
+"""Molecule's scenarios on the lab: one cluster for all, each scenario by itself, also after one failed.
+
+`molecule test --all` would end at the first failure, and would bring the lab up without showing progress.
+"""
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
 
 from . import process
-from .process import CHECKOUT, Environment, Result, Timer
+from .process import BUILD, CHECKOUT, Environment, Result, Timer
 
 PART = "molecule"
-# Seconds. From nothing the lab is built first, which is most of the time.
+# Seconds. Of the first, most is for building the lab from nothing.
 LAB_UP_DEADLINE = 45 * 60
 SCENARIO_DEADLINE = 15 * 60
 LAB_DOWN_DEADLINE = 5 * 60
-# Owns the lab: its create and destroy serve all other scenarios.
+# Owns the lab and tests nothing.
 SHARED = "default"
 
 
 def check(environment: Environment, wanted: str = "") -> Iterator[Result]:
-    """Yield a result for the lab and one for each scenario, or for the `wanted` one."""
+    """Yield a result for the lab and one for each scenario, or for the `wanted` one.
+
+    A lab that was up before stays up, so that one scenario can be tried again and again.
+    """
     names = scenarios()
     if wanted and wanted not in names:
         yield Result(PART, wanted, False, 0, "no such scenario; there are: " + " ".join(names))
         return
+    was_up = _lab_is_up(environment)
+    environment = {**environment, "MOLECULE_EPHEMERAL_DIRECTORY": _fresh_folder()}
     try:
-        up = _molecule("lab up", ["create", "--scenario-name", SHARED], environment, LAB_UP_DEADLINE)
+        up = _run("lab up", ["lab/up"], environment, LAB_UP_DEADLINE)
         yield up
         if up.passed:
             for name in [wanted] if wanted else names:
-                # The lab stays for the next one.
-                argv = ["test", "--scenario-name", name, "--destroy", "never"]
-                yield _molecule(name, argv, environment, SCENARIO_DEADLINE)
+                argv = ["molecule", "test", "--scenario-name", name, "--destroy", "never"]
+                yield _run(name, argv, environment, SCENARIO_DEADLINE)
     finally:
-        down = _molecule("lab down", ["destroy", "--scenario-name", SHARED], environment, LAB_DOWN_DEADLINE)
-    yield down
+        if not was_up:
+            down = _run("lab down", ["lab/down"], environment, LAB_DOWN_DEADLINE)
+    if not was_up:
+        yield down
 
 
 def scenarios() -> list[str]:
@@ -43,8 +54,20 @@ def scenarios() -> list[str]:
     return sorted(path.parent.name for path in CHECKOUT.glob("molecule/*/molecule.yml") if path.parent.name != SHARED)
 
 
-def _molecule(name: str, argv: list[str], environment: Environment, deadline: float) -> Result:
+def _lab_is_up(environment: Environment) -> bool:
+    with process.log_of(PART, "lab status") as log:
+        return not process.run(["lab/status"], environment, deadline=60, output=log)
+
+
+def _fresh_folder() -> str:
+    """Molecule's folder, empty: what it remembers of a lab that is gone would make it skip creating one."""
+    folder = BUILD / "molecule" / (os.environ.get("LAB_INSTANCE") or "0")
+    shutil.rmtree(folder, ignore_errors=True)
+    return str(folder)
+
+
+def _run(name: str, argv: list[str], environment: Environment, deadline: float) -> Result:
     timer = Timer()
-    print("--- molecule %s" % " ".join(argv), flush=True)
-    problem = process.run(["molecule", *argv], environment, deadline=deadline)
+    print("--- %s" % " ".join(argv), flush=True)
+    problem = process.run(argv, environment, deadline=deadline)
     return Result(PART, name, not problem, timer.seconds, problem)
