@@ -212,7 +212,7 @@ _SEEDED = ("opt/kube", "etc/kubernetes", "etc/containerd", "etc/cni", "etc/docke
 #: A host that had its first boot before its seed was whole takes the rest of it now.
 _START_SCRIPT = """
 set -e
-if ! systemctl --quiet is-enabled {units} 2>/dev/null; then
+if ! systemctl --quiet is-enabled {marker} 2>/dev/null; then
     cd /opt/lab/seed
     tar --owner=0 --group=0 --create {folders} | tar --directory=/ --extract --no-overwrite-dir --preserve-permissions
     systemctl daemon-reload
@@ -222,9 +222,9 @@ systemctl --no-block start {units}
 
 
 def _start_on(instance: Instance, host: str) -> None:
-    services = (*_HEAD_UNITS, "docker-registry") if host == HEAD else ("containerd", *_NODE_UNITS)
+    services = (*_HEAD_UNITS, "docker-registry") if host == HEAD else (*_NODE_UNITS, "containerd")
     folders = [folder for folder in _SEEDED if (instance.seed(host) / folder).exists()]
-    script = _START_SCRIPT.format(units=" ".join(services), folders=" ".join(folders))
+    script = _START_SCRIPT.format(marker=services[0], units=" ".join(services), folders=" ".join(folders))
     ssh.run(instance, host, script)
 
 
