@@ -28,8 +28,8 @@ OWN_FILES = frozenset(("cred_state", "cred_state.old", "conf-cache", "hwloc_topo
 CONTROLLER_FILES = frozenset(("job_state", "node_state", "part_state", "trigger_state", "assoc_mgr_state"))
 _NEVER = frozenset("/var/" + name for name in ("spool", "tmp", "lib", "run", "log", "cache", "opt", "mail"))
 
-# Where PMIx keeps its application directories unless a job sets TMPDIR.
-APP_DIRS = "/tmp"  # noqa: S108: only looked into, see plan_app_dirs
+# Where PMIx keeps its application directories; only looked into, see plan_app_dirs.
+APP_DIRS = "/tmp"  # noqa: S108
 
 _STEP = r"(?P<job>[0-9]{1,10})\.(?P<step>[0-9]{1,10})(?:\.[0-9]{1,10})?"
 _SPECIAL_STEPS = {"extern": "4294967292", "batch": "4294967291", "interactive": "4294967290"}
