@@ -6,7 +6,7 @@
 The cache is ``JOB_RECOVERY_CACHE``, else ``$XDG_CACHE_HOME/mission-control-job-recovery``, else
 ``~/.cache/mission-control-job-recovery``. An artifact is a folder NAME-KEY; KEY is a hash over everything that decides
 its content (versions, scripts). It is built under a temporary name, its files are listed with size and SHA-256 in
-``artifact.json``, and it is renamed into place: an interrupted build leaves nothing that could be taken for a whole one.
+``artifact.json``, and it is renamed into place: nothing that an interrupted build leaves can be taken for a whole one.
 All hosts of the lab see the cache read only as /opt/lab/cache.
 """
 

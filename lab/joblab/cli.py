@@ -15,7 +15,11 @@ from .errors import LabError
 
 
 def main(command: Callable[[Sequence[str]], int]) -> None:
-    """Run one command; errors that a person can act on are shown without a traceback. Exit codes: 0, 1 or the command's."""
+    """Run one command; errors that a person can act on are shown without a traceback.
+
+    Exit codes: the command's, 1 for such an error, 130 when interrupted.
+    """
+    os.environ["PATH"] = f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin:/sbin"  # sudo and cron leave them out
     try:
         sys.exit(command(sys.argv[1:]))
     except LabError as exc:
@@ -43,9 +47,7 @@ def up(arguments: Sequence[str]) -> int:
         host.check(lab)
         progress.note("This machine can run the lab")
         return 0
-    lifecycle.up(
-        lab, with_kubernetes=options.only != "slurm", settings=options.set, verify_cache=options.verify_cache
-    )
+    lifecycle.up(lab, with_kubernetes=options.only != "slurm", settings=options.set, verify_cache=options.verify_cache)
     return 0
 
 
@@ -107,7 +109,9 @@ def make_fault(arguments: Sequence[str]) -> int:
     parser.add_argument("--job", type=int, help="number of a Slurm job")
     parser.add_argument("--step", help="step of the job: a number, batch or extern")
     parser.add_argument("--reason", help="reason of a drain: a name from --list, or text")
-    parser.add_argument("--down", type=float, default=faults.Options.down_seconds, metavar="SECONDS", help="without power")
+    parser.add_argument(
+        "--down", type=float, default=faults.Options.down_seconds, metavar="SECONDS", help="power is gone"
+    )
     parser.add_argument("--service", help="a systemd service, such as slurmctld, mariadb, kube-apiserver")
     options = parser.parse_intermixed_args(arguments)
     if options.list:

@@ -279,7 +279,9 @@ FAULTS = {
     "restore_network": Fault("the network cable is in", Where.ANY, _restore_network),
     "stop_slurmd": Fault("slurmd is stopped; its jobs run on", Where.NODE, _service("stop", "slurmd"), "start_slurmd"),
     "start_slurmd": Fault("slurmd is started", Where.NODE, _service("start", "slurmd")),
-    "kill_slurmd": Fault("slurmd dies (SIGKILL); its jobs run on", Where.NODE, _service(_KILL, "slurmd"), "start_slurmd"),
+    "kill_slurmd": Fault(
+        "slurmd dies (SIGKILL); its jobs run on", Where.NODE, _service(_KILL, "slurmd"), "start_slurmd"
+    ),
     "stop_kubelet": Fault("the kubelet is stopped", Where.NODE, _service("stop", "kubelet"), "start_kubelet"),
     "start_kubelet": Fault("the kubelet is started", Where.NODE, _service("start", "kubelet")),
     "kill_slurmstepd": Fault(
@@ -293,10 +295,17 @@ FAULTS = {
     ),
     "remove_pmix_files": Fault("the PMIx files of --job are removed", Where.NODE, _remove_pmix_files),
     "drain": Fault(
-        "Slurm takes the node out of service, with one of its own reasons: --reason NAME or text", Where.NODE, _drain, "resume"
+        "Slurm takes the node out of service, with one of its own reasons: --reason NAME or text",
+        Where.NODE,
+        _drain,
+        "resume",
     ),
-    "drain_person": Fault("an administrator drains the node; --reason, or a ticket", Where.NODE, _drain_person, "resume"),
-    "down_person": Fault("an administrator sets the node down; --reason, or a ticket", Where.NODE, _down_person, "resume"),
+    "drain_person": Fault(
+        "an administrator drains the node; --reason, or a ticket", Where.NODE, _drain_person, "resume"
+    ),
+    "down_person": Fault(
+        "an administrator sets the node down; --reason, or a ticket", Where.NODE, _down_person, "resume"
+    ),
     "resume": Fault("the node is back in service", Where.NODE, _resume),
     "stop_service": Fault("--service is stopped", Where.ANY, _service("stop"), "start_service"),
     "start_service": Fault("--service is started", Where.ANY, _service("start")),

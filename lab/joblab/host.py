@@ -171,7 +171,7 @@ def apt_install(packages: Iterable[str]) -> None:
 
 
 def debian_mirror(sources: Sequence[Path] | None = None) -> str:
-    """URI of the Debian mirror that this machine itself uses, from its apt sources. Raises LabError if none is there."""
+    """URI of the Debian mirror that this machine uses, from its apt sources. Raises LabError if none is there."""
     files = _source_files() if sources is None else sources
     for file in files:
         text = file.read_text(encoding="utf-8", errors="replace")

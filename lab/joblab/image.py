@@ -88,7 +88,7 @@ def _bootstrap(tarball: Path) -> None:
 
 
 def _import(tarball: Path, store: Path) -> None:
-    """Import in a mount namespace of its own, so that neither podman's state nor its locks on this machine are touched."""
+    """Import in a mount namespace of its own: podman's state and locks on this machine are not touched."""
     script = 'mount -t tmpfs tmpfs /run && mount -t tmpfs tmpfs /dev/shm && exec "$@"'
     podman = ["podman", "--root", str(store), "--runroot", "/run/store", "--storage-driver", "overlay"]
     podman += ["--cgroup-manager", "cgroupfs", "--events-backend", "none"]

@@ -69,7 +69,7 @@ class Instance:
         return str(self.subnet[10 + HOSTS.index(self.known(host))])
 
     def mac(self, host: str) -> str:
-        """Hardware address of a host's network interface: kept over reboots, or neighbours would look for the old one."""
+        """Hardware address of a host: the same after a reboot, or its neighbours would look for the old one."""
         return f"02:4a:52:00:{self.number:02x}:{HOSTS.index(self.known(host)):02x}"
 
     def container(self, host: str) -> str:

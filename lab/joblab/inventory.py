@@ -33,7 +33,6 @@ def content(instance: Instance) -> dict[str, Any]:
             "vars": {
                 # where inventory/lab finds this instance's secrets and certificates
                 "lab_state": str(instance.state),
-                "lab_state": str(instance.state),
                 "ansible_user": "root",
                 "ansible_python_interpreter": "/usr/bin/python3",
                 "ansible_ssh_private_key_file": str(instance.ssh_key),

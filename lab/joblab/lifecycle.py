@@ -12,10 +12,26 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from . import binaries, bmc, cache, command, host, image, inventory, kubernetes, limits, podman, power, processes, progress
-from . import seed, slurm, ssh
+from . import (
+    binaries,
+    bmc,
+    cache,
+    command,
+    host,
+    image,
+    inventory,
+    kubernetes,
+    limits,
+    podman,
+    power,
+    processes,
+    progress,
+    seed,
+    slurm,
+    ssh,
+)
 from .errors import LabError
-from .instance import HEAD, Instance
+from .instance import Instance
 
 _BOOT_SECONDS = 60
 

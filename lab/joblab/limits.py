@@ -25,7 +25,7 @@ def _former() -> Path:
 
 
 def raise_limits() -> None:
-    """Make room for a lab. Nothing happens if the limit is high enough. Raises LabError if the machine does not let us."""
+    """Make room for a lab; nothing happens if there is. Raises LabError if the machine does not let us."""
     present = int(_LIMIT.read_text(encoding="ascii"))
     if present >= _NEEDED:
         return
@@ -35,7 +35,9 @@ def raise_limits() -> None:
     try:
         _LIMIT.write_text(str(_NEEDED), encoding="ascii")
     except OSError as exc:
-        raise LabError(f"sysctl fs.inotify.max_user_instances is {present}, {_NEEDED} are needed: {exc.strerror}") from exc
+        raise LabError(
+            f"sysctl fs.inotify.max_user_instances is {present}, {_NEEDED} are needed: {exc.strerror}"
+        ) from exc
 
 
 def restore_limits() -> None:

@@ -82,7 +82,12 @@ def _network(instance: Instance) -> dict[str, object]:
 
 
 def run(
-    instance: Instance, args: Sequence[str], *, stdin: str | bytes | None = None, timeout: float = 60, check: bool = True
+    instance: Instance,
+    args: Sequence[str],
+    *,
+    stdin: str | bytes | None = None,
+    timeout: float = 60,
+    check: bool = True,
 ) -> subprocess.CompletedProcess[str]:
     """Run podman with ``args`` on this instance; see command.run."""
     env = {

@@ -193,7 +193,7 @@ def _spawn(
 
 
 def kill_group(group: Path) -> None:
-    """SIGKILL every process in a cgroup and below, frozen ones too, and remove the cgroup. Raises LabError if one stays."""
+    """Kill every process in a cgroup and below, frozen ones too, and remove it. Raises LabError if one stays."""
     if not group.exists():
         return
     deadline = time.monotonic() + _KILL_SECONDS

@@ -44,7 +44,7 @@ def parse_settings(words: Sequence[str]) -> dict[str, str]:
 
 
 def overridden(text: str, settings: Mapping[str, str]) -> str:
-    """slurm.conf with other values for some keys; a key that it does not have is added. Keys ignore case, as in Slurm."""
+    """slurm.conf with other values for some keys; a key it does not have is added. Case is ignored, as by Slurm."""
     left = {key.lower(): (key, value) for key, value in settings.items()}
     lines = []
     for line in text.splitlines():
