@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +28,7 @@ from . import (
     seed,
     slurm,
     ssh,
+    status,
 )
 from .errors import LabError
 from .instance import Instance
@@ -66,10 +66,10 @@ def up(instance: Instance, *, with_kubernetes: bool, settings: Sequence[str] = (
             _start(instance, artifact, with_kubernetes)
         _switch_on(instance)
         if _complete(instance, with_kubernetes):
-            progress.note("Everything is installed")
+            _verify(instance)
         else:
             _install(instance, with_kubernetes)
-            _mark_complete(instance, with_kubernetes)
+            status.mark_installed(instance, ["slurm", *(["kubernetes"] if with_kubernetes else [])])
         if changes:
             slurm.push_configuration(instance)
     progress.note(f"Lab instance {instance.number} is up. Inventory: {instance.inventory}")
@@ -155,6 +155,14 @@ def _install(instance: Instance, with_kubernetes: bool) -> None:
     _all(lambda work: work(), works)
 
 
+def _verify(instance: Instance) -> None:
+    """Tell what is not as it should be; what somebody broke on purpose stays broken."""
+    report = status.report(instance)
+    progress.note("Everything was up already" if report.healthy else "It was up already, but not all is well:")
+    for line in report.wrong:
+        progress.note(f"  {line}")
+
+
 def _install_slurm(instance: Instance) -> None:
     with progress.step("Slurm: accounts"):
         slurm.set_up_accounts(instance)
@@ -174,14 +182,8 @@ def _all(work: Callable, items: Sequence) -> None:
 
 
 def _complete(instance: Instance, with_kubernetes: bool) -> bool:
-    file = instance.state / "installed.json"
-    installed = json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
-    return "slurm" in installed and bmc.running(instance) and ("kubernetes" in installed or not with_kubernetes)
-
-
-def _mark_complete(instance: Instance, with_kubernetes: bool) -> None:
-    parts = ["slurm", *(["kubernetes"] if with_kubernetes else [])]
-    (instance.state / "installed.json").write_text(json.dumps(parts), encoding="utf-8")
+    wanted = {"slurm", *(["kubernetes"] if with_kubernetes else [])}
+    return wanted <= set(status.installed(instance)) and bmc.running(instance)
 
 
 def _tear_down(instance: Instance) -> None:

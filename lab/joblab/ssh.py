@@ -66,7 +66,7 @@ def _shown(remote: Sequence[str] | str) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
 
 
-def answers(instance: Instance, host: str, timeout: float = 5) -> bool:
+def answers(instance: Instance, host: str, timeout: float = 15) -> bool:
     """Whether a command can be run on the host right now."""
     try:
         return run(instance, host, ["true"], timeout=timeout, check=False).returncode == 0
