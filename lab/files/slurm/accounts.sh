@@ -1,10 +1,8 @@
 #!/bin/sh
-# Accounts in slurmdbd. A second run changes nothing.
-set -eu
-have() { [ -n "$(sacctmgr --noheader --parsable2 show "$@")" ]; }
-have cluster lab || sacctmgr --immediate --quiet add cluster lab >/dev/null
-have account default || sacctmgr --immediate --quiet add account default cluster=lab >/dev/null
-for user in alice bob; do
-    have user "$user" || sacctmgr --immediate --quiet add user "$user" account=default >/dev/null
-done
-have user carol || sacctmgr --immediate --quiet add user carol account=default adminlevel=Admin >/dev/null
+# Cluster, account and users in slurmdbd. Adding what is there already fails and changes nothing; the last line tells.
+set -u
+sacctmgr --immediate --quiet add cluster lab
+sacctmgr --immediate --quiet add account default cluster=lab
+sacctmgr --immediate --quiet add user alice,bob,carol account=default
+sacctmgr --immediate --quiet modify user carol set adminlevel=Admin
+[ "$(sacctmgr --noheader --parsable2 show user carol withassoc format=user,account,adminlevel)" = "carol|default|Administrator" ]
