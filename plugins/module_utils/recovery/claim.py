@@ -41,6 +41,7 @@ _RETRY_UNREADABLE = 15.0  # seconds until an incident whose target cannot be loo
 _RETRY_REFUSED = 60.0  # until one that may not go on is asked for again
 _REPEAT_SHADOW = 180.0  # how long a target counts as held by us when we only observe; a lasting fault comes each minute
 _REBOOTING = (plans.REBOOT, plans.FENCE)
+_HOLDING = tuple(plan for plan in plans.PLANS if decide.holds_node(plan))
 _ALREADY = "incident #%d is open"
 _OTHER_RUN = "another run has it just now"
 
@@ -292,7 +293,7 @@ class Claimer:
             pause = _RETRY_UNREADABLE if look.unknown else _RETRY_REFUSED
             wait = Wait(waits.TIME, {}, self._tools.now() + pause)
             self._store.incidents.wait(incident.id, wait, why, incident.memory)
-            self._store.incidents.arrived(incident.id)
+            self._store.incidents.arrived(incident.id, progress=False)
         self._refused(incident.target, verdict.gate, verdict.why)
         self._store.claims.drop(subject.key, self._token)
 
@@ -300,7 +301,7 @@ class Claimer:
         """An escalated incident ends when its target is well again, by whoever's hand."""
         if is_well(look):
             self._end(incident, "well again, not by us")
-        self._store.incidents.arrived(incident.id)
+        self._store.incidents.arrived(incident.id, progress=False)
         self._store.claims.drop(subject.key, self._token)
 
     def _end(self, incident: Incident, why: str) -> None:
@@ -324,7 +325,7 @@ class Claimer:
             return
         if decision.wait is not None:
             self._store.incidents.wait(incident.id, decision.wait, decision.why, memory)
-            self._store.incidents.arrived(incident.id)
+            self._store.incidents.arrived(incident.id, progress=False)
             self._answer.waiting.append(
                 {"incident": incident.id, "target": incident.target.name, "why": decision.why}
             )
@@ -370,7 +371,7 @@ class Claimer:
                 failures=store.incidents.failures_in_a_row(limits.breaker_failures),
             )
         machine = subject.machine.name if subject.machine else ""
-        held = store.incidents.held(subject.key)
+        held = store.incidents.held(subject.key, _HOLDING)
         if self._settings.mode == OBSERVE:
             held += store.records.shadow_holds(subject.key, _REPEAT_SHADOW)
         alike = store.incidents.alike(kind, subject.key, limits.common_cause_window)

@@ -180,7 +180,7 @@ def _kubernetes_not_ready(case: Case) -> Decision:
     return _not_responding(case)
 
 
-def _return(case: Case) -> Decision:
+def _return(_case: Case) -> Decision:
     return Decision("return_node", "the node is back: it is cleaned, verified and given back")
 
 
@@ -191,11 +191,11 @@ def _drained(case: Case) -> Decision:
     return _dead(case) if look.silent else _verdict(case, "the node's helper does not answer")
 
 
-def _restart(case: Case) -> Decision:
+def _restart(_case: Case) -> Decision:
     return Decision("restart_daemon", "as asked for")
 
 
-def _clean(case: Case) -> Decision:
+def _clean(_case: Case) -> Decision:
     return Decision("clean_spool", "the node is drained and its spool cleaned")
 
 

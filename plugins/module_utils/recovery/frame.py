@@ -67,7 +67,7 @@ _REBOOTING = (plans.REBOOT, plans.FENCE)
 _SLOT_PAUSE = 10.0
 
 
-def run(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
+def run(params: dict[str, Any], _check_mode: bool) -> dict[str, Any]:
     """The module `recovery_step`: `{results: [{incident, target, status, why}], changed}`."""
     settings = load(params["settings"])
     with open_store(settings.ledger) as store:
@@ -273,7 +273,7 @@ class Frame:
         status = PAUSED if outcome.status == WAITING else outcome.status
         self._store.steps.finish(incident, status, outcome.why, outcome.proof)
         self._store.claims.count_result(incident.key, self._token)
-        self._store.incidents.arrived(incident.id)
+        self._store.incidents.arrived(incident.id, outcome.status != WAITING)
         if outcome.status == WAITING and outcome.wait is not None:
             self._store.incidents.wait(incident.id, outcome.wait, outcome.why, memory)
         elif outcome.status == DONE:

@@ -361,7 +361,8 @@ def _slurm_owner(case: Case, look: NodeLook) -> str:
     node = look.slurm
     if node is None:
         has_slurm = look.machine is not None and look.machine.slurm_name
-        return "the node's reason is not known: %s" % look.unknown.get(looks.SLURM, "not looked at") if has_slurm else ""
+        why = look.unknown.get(looks.SLURM, "not looked at")
+        return "the node's reason is not known: %s" % why if has_slurm else ""
     owners = {reasons.reason_owner(node.reason, ours) for ours in case.history.ours or ("",)}
     if reasons.OURS in owners:
         return ""

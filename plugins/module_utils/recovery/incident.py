@@ -1,7 +1,10 @@
 # Copyright: mission_control.job_recovery contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The module `recovery_incident`: claim targets at the beginning of a run, release them at its end."""
+"""The module `recovery_incident`: claim targets at the beginning of a run, release them at its end.
+
+Its third state, `canary`, notes that an event has come the whole way from a source to a playbook.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm
 
 SPEC: dict[str, Any] = {
     "argument_spec": {
-        "state": {"type": "str", "required": True, "choices": ["claimed", "released"]},
+        "state": {"type": "str", "required": True, "choices": ["claimed", "released", "canary"]},
         "remediation": {"type": "str", "choices": list(REMEDIATIONS)},
         "fault": {"type": "dict"},
         "due": {
@@ -49,6 +52,7 @@ SPEC: dict[str, Any] = {
                 "dispatch": {"type": "int", "default": 0},
             },
         },
+        "canary": {"type": "dict", "options": {"number": {"type": "int", "required": True}}},
         "nodes": {"type": "list", "elements": "str"},
         "jobs": {"type": "list", "elements": "str"},
         "reason": {"type": "str"},
@@ -58,7 +62,7 @@ SPEC: dict[str, Any] = {
         "settings": {"type": "path"},
     },
     "mutually_exclusive": [("fault", "due", "nodes", "jobs")],
-    "required_if": [("state", "released", ("token",))],
+    "required_if": [("state", "released", ("token",)), ("state", "canary", ("canary",))],
     "supports_check_mode": False,
 }
 
@@ -69,12 +73,15 @@ class Incomplete(RecoveryError):
     """Fewer results than claims: somewhere a claimed incident was not brought to an answer."""
 
 
-def run(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
+def run(params: dict[str, Any], _check_mode: bool) -> dict[str, Any]:
     """Claim or release; see the module's documentation for what comes back."""
     settings = load(params["settings"])
     with open_store(settings.ledger) as store:
         if params["state"] == "released":
             return release(store, params["token"])
+        if params["state"] == "canary":
+            store.control.put("canary_seen", str(params["canary"]["number"]), _holder())
+            return {"changed": False}
         return _claim(store, settings, params).as_dict()
 
 

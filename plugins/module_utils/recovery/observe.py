@@ -38,6 +38,7 @@ _LIKELY_SILENT = ("node_not_responding", "kubernetes_node_not_ready", "pod_stuck
 
 _ALIVE = {node_shell.BANNER: True, node_shell.SILENT: False, node_shell.NO_ROUTE: False}
 
+MachinesOf = Callable[[Sequence[str]], Mapping[str, Machine]]  # the ledger's machines by Slurm's names
 Parts = dict[str, Any]  # by name the value read, or the RecoveryError that says why not
 
 
@@ -67,7 +68,9 @@ def look_at_nodes(
     return {target: _node_look(machine, found) for target, machine in machines.items()}
 
 
-def look_at_jobs(targets: Mapping[Target, str], scheduler: str, tools: Tools, machines: Callable[[Sequence[str]], Mapping[str, Machine]]) -> dict[Target, JobLook]:
+def look_at_jobs(
+    targets: Mapping[Target, str], scheduler: str, tools: Tools, machines: MachinesOf
+) -> dict[Target, JobLook]:
     """Look at these jobs of one scheduler.
 
     Args:
@@ -124,7 +127,7 @@ def names_of_job(job: Any) -> list[str]:
     return names
 
 
-def _with_left_overs(look: JobLook, tools: Tools, machines: Callable[[Sequence[str]], Mapping[str, Machine]]) -> JobLook:
+def _with_left_overs(look: JobLook, tools: Tools, machines: MachinesOf) -> JobLook:
     """Look on every node that the job ever ran on for files and processes of its ended steps."""
     if look.job is None:
         return look
@@ -260,7 +263,9 @@ def _power(tools: Tools, machines: Sequence[Machine]) -> Parts:
     return {name: states[url] for name, url in urls.items()}
 
 
-def _node_look(machine: Optional[Machine], found: tuple[Parts, Parts, Mapping[str, ShellLook], Parts, Parts]) -> NodeLook:
+def _node_look(
+    machine: Optional[Machine], found: tuple[Parts, Parts, Mapping[str, ShellLook], Parts, Parts]
+) -> NodeLook:
     if machine is None:
         return NodeLook()
     slurm, views, shells, powers, pods = found

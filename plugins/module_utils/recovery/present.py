@@ -46,7 +46,7 @@ def slurm_fault(node: Node) -> Optional[str]:
     return seen.kind if seen else None
 
 
-def _not_to_be_seen(look: Look) -> Presence:
+def _not_to_be_seen(_look: Look) -> Presence:
     """Kinds that are events and no states (a kernel message, jobs that failed one after the other)."""
     return THERE
 

@@ -26,7 +26,9 @@ def make_tools(settings: Settings, guard: Optional[Callable[[Work], float]] = No
     return Tools(
         settings=settings,
         slurm=SlurmCli(slurm.bin_dir or None, slurm.timeout) if slurm.enabled else None,
-        kubernetes=KubernetesClient(kubernetes.kubeconfig, timeout=kubernetes.timeout) if kubernetes.kubeconfig else None,
+        kubernetes=(
+            KubernetesClient(kubernetes.kubeconfig, timeout=kubernetes.timeout) if kubernetes.kubeconfig else None
+        ),
         nodes=NodeShell(settings.nodes),
         power=Power(settings.power),
         guard=guard or _only_looking,

@@ -91,7 +91,7 @@ def wanted(waits: Iterable[Wait]) -> Wanted:
     return Wanted(**{part: frozenset(names) for part, names in found.items()})
 
 
-def _never(args: Mapping[str, Any], look: CheapLook) -> bool:
+def _never(_args: Mapping[str, Any], _look: CheapLook) -> bool:
     return False
 
 
@@ -107,11 +107,11 @@ def _state_changed(args: Mapping[str, Any], node: Node) -> bool:
     return node.state != args.get("state")
 
 
-def _drained(args: Mapping[str, Any], node: Node) -> bool:
+def _drained(_args: Mapping[str, Any], node: Node) -> bool:
     return node.is_drained
 
 
-def _in_service(args: Mapping[str, Any], node: Node) -> bool:
+def _in_service(_args: Mapping[str, Any], node: Node) -> bool:
     return node.understood and node.responding and not node.out_of_service
 
 

@@ -1,7 +1,8 @@
 # Copyright: mission_control.job_recovery contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The ledger's tables, one small class each: `Store.machines`, `.claims`, `.incidents`, `.steps`, `.records`, `.control`.
+"""The ledger's tables, one small class each: `Store.machines`, `.claims`, `.incidents`, `.steps`, `.records` and
+`.control`.
 
 Everything that a run writes about an incident goes through `Claims.hold`: in one short transaction the claim's row is
 locked, its token and its lease (by the database's clock) are looked at, and only then is written. So a run that slept
@@ -116,11 +117,13 @@ class Machines:
             known = self._db.row("SELECT name FROM machines WHERE name = %s FOR UPDATE", (machine.name,))
             if known:
                 self._db.write(
-                    "UPDATE machines SET %s, updated_at = %s WHERE name = %%s" % (assign, NOW), values + [machine.name]
+                    "UPDATE machines SET %s, updated_at = %s WHERE name = %%s" % (assign, NOW),
+                    values + [machine.name],
                 )
             else:
                 self._db.write(
-                    "INSERT INTO machines SET %s, updated_at = %s, name = %%s" % (assign, NOW), values + [machine.name]
+                    "INSERT INTO machines SET %s, updated_at = %s, name = %%s" % (assign, NOW),
+                    values + [machine.name],
                 )
 
         self._db.transaction(write)
@@ -130,7 +133,7 @@ class Machines:
         self._db.write("DELETE FROM machines WHERE name = %s", (name,))
 
     def seen_healthy(self, name: str, boot_id: str, machine_id: str) -> None:
-        """Note the boot of a healthy node. A machine-id once known is kept: a changed one is for a person to look at."""
+        """Note the boot of a healthy node. A machine-id once known stays: a changed one is for a person to look at."""
         self._db.write(
             "UPDATE machines SET boot_id = %s, machine_id = IF(machine_id = '', %s, machine_id), "
             "boot_seen_at = " + NOW + ", updated_at = " + NOW + " WHERE name = %s",
@@ -395,7 +398,7 @@ class Incidents:
         self._db.write("UPDATE incidents SET why = %s WHERE id = %s", (clip(why, _WHY), number))
 
     def dispatch(self, due: Mapping[int, float]) -> int:
-        """Note that these incidents are being dispatched, each until so many seconds from now; the dispatch's number."""
+        """Note that these incidents are being dispatched, each for so many seconds; the dispatch's number."""
         longest = max(due.values())
         number = self._db.insert(
             "INSERT INTO dispatches (sent_at, until) VALUES (" + NOW + ", " + NOW + " + %s)", (longest,)
@@ -408,9 +411,13 @@ class Incidents:
             )
         return number
 
-    def arrived(self, number: int) -> None:
-        """A dispatched incident's run gave a result: the next dispatch needs no back-off."""
-        self._db.write("UPDATE incidents SET dispatch_until = NULL, dispatch_tries = 0 WHERE id = %s", (number,))
+    def arrived(self, number: int, progress: bool) -> None:
+        """A dispatched incident's run gave a result. With `progress` the next dispatch needs no back-off."""
+        self._db.write(
+            "UPDATE incidents SET dispatch_until = NULL, dispatch_tries = IF(%s, 0, dispatch_tries), "
+            "updated_at = " + NOW + " WHERE id = %s",
+            (1 if progress else 0, number),
+        )
 
     def idle(self) -> set[int]:
         """Live and escalated incidents that no run has claimed and no dispatch is on its way for."""
@@ -447,18 +454,18 @@ class Incidents:
         )
         return [row["reason"] for row in found]
 
-    def held(self, besides: str) -> int:
-        """How many other nodes we hold out of service."""
+    def held(self, besides: str, holding: Sequence[str]) -> int:
+        """How many other nodes we hold out of service, or are about to: open incidents with one of these plans."""
         return int(
             self._db.value(
-                "SELECT COUNT(*) AS n FROM incidents WHERE open_key IS NOT NULL AND open_key <> %s "
-                "AND target_kind = 'node' AND (acted = 1 OR (state = %s AND plan <> ''))",
-                (besides, OPEN),
+                "SELECT COUNT(*) AS n FROM incidents WHERE open_key IS NOT NULL AND open_key <> %%s "
+                "AND target_kind = 'node' AND plan IN (%s)" % marks(holding),
+                [besides] + list(holding),
             )
         )
 
     def alike(self, kind: str, besides: str, seconds: float) -> int:
-        """How many other targets had an incident of this kind in the last seconds, or were refused one as many at once."""
+        """How many other targets had an incident of this kind in the last seconds, or would have had one."""
         return int(
             self._db.value(
                 "SELECT COUNT(DISTINCT target_key) AS n FROM ("

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+from typing import Iterator
 
 import pytest
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import (
@@ -30,6 +32,14 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 
 # PyMySQL leaves its socket to the garbage collector when it cannot connect
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+
+@pytest.fixture(autouse=True)
+def _collect() -> Iterator[None]:
+    yield
+    gc.collect()
+
 
 HOSTILE = (
     "{{ lookup('pipe','touch /tmp/x') }}",
@@ -199,7 +209,7 @@ def test_dispatches_and_runs_that_are_going(store: Store) -> None:
     token = store.claims.begin("advance", "test", 30, dispatch)
     store.claims.take("node:node1", token, 30, number)
     assert store.claims.going() == 1
-    store.incidents.arrived(number)
+    store.incidents.arrived(number, True)
     assert store.incidents.idle() == set()
     store.claims.release(token)
     assert store.claims.going() == 0

@@ -1,0 +1,268 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The command `job-recovery` on the controller: stop and resume the recovery, see what it does.
+
+    job-recovery stop [--reason TEXT]     no new act, from the next moment on
+    job-recovery resume
+    job-recovery status                   stopped or not, sources, open incidents; exit code 1 when something is wrong
+    job-recovery incidents [NAME ...] [--since EPOCH] [--all] [--json]
+    job-recovery approve                  the ledger was restored from a backup and is good
+    job-recovery migrate                  bring the ledger's tables up to date
+
+Stopping works when the database is down: the file alone stops.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from typing import Any, Callable, Optional, Sequence, TextIO
+
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError, Unreadable
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import heartbeat, stop
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.incident import caller
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger import database, schema
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.rows import LIVE
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.store import (
+    Store,
+    open_store,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.report import report
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import Settings, load
+
+OK, TROUBLE, USAGE = 0, 1, 2
+
+
+def main(argv: Optional[Sequence[str]] = None, out: Optional[TextIO] = None) -> int:
+    """Run the command; its exit code: 0 done and well, 1 trouble (said on stderr or in the status), 2 wrong use."""
+    options = _parser().parse_args(argv)
+    out = out or sys.stdout
+    try:
+        return _COMMANDS[options.command](load(options.settings), options, out)
+    except RecoveryError as exc:
+        sys.stderr.write("job-recovery: %s\n" % printable(str(exc)))
+        return TROUBLE
+
+
+def stop_recovery(settings: Settings, who: str, reason: str) -> str:
+    """Stop: write the file, then the ledger's row; what is to be said about the ledger, empty when all is written.
+
+    Raises:
+        Unreadable: the file cannot be written.
+    """
+    try:
+        with open(settings.stop_file, "w", encoding="utf-8") as handle:
+            handle.write("stopped by %s: %s\n" % (printable(who), printable(reason) or "no reason given"))
+        os.chmod(settings.stop_file, 0o644)
+    except OSError as exc:
+        raise Unreadable(
+            "the stop file %s cannot be written (%s)" % (settings.stop_file, exc.strerror), "try it as root"
+        ) from exc
+    try:
+        with open_store(settings.ledger) as store:
+            store.control.put(stop.STOP, reason, who)
+    except RecoveryError as exc:
+        return "the ledger could not be told (%s); the file alone stops" % exc
+    return ""
+
+
+def resume_recovery(settings: Settings) -> None:
+    """Resume: take the ledger's row away, then the file. When the ledger cannot be told, the file stays and stops.
+
+    Raises:
+        RecoveryError: nothing was resumed.
+    """
+    with open_store(settings.ledger) as store:
+        store.control.remove(stop.STOP)
+    try:
+        os.unlink(settings.stop_file)
+    except FileNotFoundError:
+        pass
+    except OSError as exc:
+        raise Unreadable(
+            "the stop file %s cannot be removed (%s)" % (settings.stop_file, exc.strerror), "try it as root"
+        ) from exc
+
+
+def printable(text: str) -> str:
+    """Text that does nothing to a terminal: control and format characters as escapes."""
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
+        for character in str(text)
+    )
+
+
+def _stop(settings: Settings, options: argparse.Namespace, out: TextIO) -> int:
+    warning = stop_recovery(settings, caller(), options.reason)
+    out.write("stopped: no further act. `job-recovery resume` ends this.\n")
+    if warning:
+        out.write("warning: %s\n" % printable(warning))
+    return OK
+
+
+def _resume(settings: Settings, _options: argparse.Namespace, out: TextIO) -> int:
+    resume_recovery(settings)
+    out.write("resumed\n")
+    return OK
+
+
+def _status(settings: Settings, _options: argparse.Namespace, out: TextIO) -> int:
+    lines = ["cluster: %s" % settings.cluster, "mode: %s" % settings.mode]
+    trouble = _source_lines(settings, lines)
+    by_file = stop.stopped_by_file(settings.stop_file)
+    try:
+        with open_store(settings.ledger) as store:
+            stopped = stop.stopped(settings, store)
+            trouble |= _ledger_lines(settings, store, lines)
+    except RecoveryError as exc:
+        stopped, trouble = by_file, True
+        lines.append("ledger: %s; nothing new is begun" % exc)
+    lines.insert(2, "recovery: %s" % (stopped or "running"))
+    out.write("".join("%s\n" % printable(line) for line in lines))
+    return TROUBLE if trouble or stopped else OK
+
+
+def _source_lines(settings: Settings, lines: list[str]) -> bool:
+    beats = heartbeat.read_all(settings)
+    trouble = not beats
+    if not beats:
+        lines.append("sources: no sign of life; is the service running?")
+    for beat in beats:
+        age = time.time() - beat["at"]
+        deaf = age > heartbeat.SILENT_AFTER
+        trouble |= deaf or bool(beat["error"])
+        state = "silent" if deaf else beat["error"] or "well"
+        lines.append("source %s: %s (%.0f s ago)" % (beat["name"], state, age))
+    return trouble
+
+
+def _ledger_lines(settings: Settings, store: Store, lines: list[str]) -> bool:
+    live = store.incidents.live()
+    going_on = sum(incident.state in LIVE for incident in live)
+    lines.append("incidents: %d going on, %d for a person" % (going_on, len(live) - going_on))
+    sent, seen = store.control.get("canary_sent"), store.control.get("canary_seen")
+    if sent is not None:
+        came = _same(sent, seen)
+        back = "came back after %.1f s" % (seen["changed_at"] - sent["changed_at"]) if came else "is on its way"
+        lines.append("canary: sent %.0f s ago, %s" % (store.now() - sent["changed_at"], back))
+    if stop.restored(settings, store):
+        lines.append("ledger: restored from an old backup; only observing until `job-recovery approve`")
+        return True
+    return False
+
+
+def _same(sent: Any, seen: Any) -> bool:
+    return seen is not None and seen["value"] == sent["value"]
+
+
+def _incidents(settings: Settings, options: argparse.Namespace, out: TextIO) -> int:
+    since = options.since if options.since is not None else 0.0 if options.all else time.time() - 86400
+    with open_store(settings.ledger) as store:
+        answer = report(store, names=options.names, since=since, limit=options.limit)
+    if options.json:
+        json.dump(answer, out, sort_keys=True)  # ASCII only: control characters stand as escapes
+        out.write("\n")
+        return OK
+    for incident in reversed(answer["incidents"]):
+        for line in _incident_lines(incident):
+            out.write(printable(line) + "\n")
+    for refusal in reversed(answer["refusals"]):
+        out.write(
+            printable(
+                "%s  refused %s: %s, gate %s: %s (%d times)"
+                % (
+                    _time(refusal["last_at"]),
+                    refusal["target"],
+                    refusal["fault_kind"],
+                    refusal["gate"],
+                    refusal["why"],
+                    refusal["times"],
+                )
+            )
+            + "\n"
+        )
+    return OK
+
+
+def _incident_lines(incident: dict[str, Any]) -> list[str]:
+    lines = [
+        "%s  #%d %s: %s, %s%s"
+        % (
+            _time(incident["opened_at"]),
+            incident["id"],
+            incident["target"],
+            incident["fault_kind"],
+            incident["state"],
+            " (%s)" % incident["plan"] if incident["plan"] else "",
+        )
+    ]
+    if incident["why"]:
+        lines.append("    %s" % incident["why"])
+    if incident["waits_for"]:
+        lines.append("    waits for %s until %s" % (incident["waits_for"], _time(incident["waits_until"])))
+    for step in incident["steps"]:
+        ended = step["finished_at"]
+        seconds = "%6.1f s" % (ended - step["started_at"]) if ended else "       -"
+        why = ": %s" % step["why"] if step["why"] else ""
+        lines.append(
+            "    +%7.1f s %-16s %s %s%s"
+            % (step["started_at"] - incident["seen_at"], step["step"], seconds, step["status"], why)
+        )
+    return lines
+
+
+def _approve(settings: Settings, _options: argparse.Namespace, out: TextIO) -> int:
+    with open_store(settings.ledger) as store:
+        stop.approve(settings, store)
+    out.write("approved: the ledger counts as complete\n")
+    return OK
+
+
+def _migrate(settings: Settings, _options: argparse.Namespace, out: TextIO) -> int:
+    session = database.connect(settings.ledger)
+    try:
+        done = schema.migrate(session)
+    finally:
+        session.close()
+    out.write("tables of version %d%s\n" % (schema.VERSION, "" if done else ", nothing to do"))
+    return OK
+
+
+def _time(moment: Optional[float]) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment)) if moment else "-"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="job-recovery", description="Stop, resume and look at the job recovery.")
+    parser.add_argument("--settings", help="settings file (default: the controller's own)")
+    commands = parser.add_subparsers(dest="command", required=True)
+    stopping = commands.add_parser("stop", help="no new act, from the next moment on")
+    stopping.add_argument("--reason", default="", help="shown to whoever asks why")
+    commands.add_parser("resume", help="end the stop")
+    commands.add_parser("status", help="is it stopped, do the sources hear, what is open")
+    showing = commands.add_parser("incidents", help="what was done, and what was refused")
+    showing.add_argument("names", nargs="*", help="nodes or jobs (default: all)")
+    showing.add_argument("--since", type=float, help="epoch seconds (default: a day ago)")
+    showing.add_argument("--all", action="store_true", help="from the beginning")
+    showing.add_argument("--limit", type=int, default=1000)
+    showing.add_argument("--json", action="store_true", help="as JSON, with every field")
+    commands.add_parser("approve", help="the ledger was restored from a backup and is good as it is")
+    commands.add_parser("migrate", help="bring the ledger's tables up to date")
+    return parser
+
+
+_COMMANDS: dict[str, Callable[[Settings, argparse.Namespace, TextIO], int]] = {
+    "stop": _stop,
+    "resume": _resume,
+    "status": _status,
+    "incidents": _incidents,
+    "approve": _approve,
+    "migrate": _migrate,
+}
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,69 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Signs of life of the event sources: one small JSON file for each, replaced as a whole.
+
+`{"name": "slurm", "at": epoch seconds, "error": text or null, "pid": number}` in systemd's runtime directory of the
+service (`$RUNTIME_DIRECTORY`, /run/job-recovery), else in the state directory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, Callable, Optional
+
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import Settings
+
+RUNTIME_DIR = "/run/job-recovery"
+SILENT_AFTER = 60.0  # seconds without a sign of life after which a source counts as deaf
+_SUFFIX = ".beat.json"
+_MAX_ERROR = 500
+
+
+def writer(settings: Settings) -> Callable[[str, float, Optional[str]], None]:
+    """A function (name, epoch seconds, error or None) for `source.keep_looking`; it raises OSError."""
+    directory = os.environ.get("RUNTIME_DIRECTORY", "").split(":")[0] or settings.state_dir
+
+    def beat(name: str, at: float, error: Optional[str]) -> None:
+        path = os.path.join(directory, name + _SUFFIX)
+        fresh = "%s.%d" % (path, os.getpid())
+        life = {"name": name, "at": at, "error": error[:_MAX_ERROR] if error else None, "pid": os.getpid()}
+        with open(fresh, "w", encoding="utf-8") as handle:
+            json.dump(life, handle)
+        os.replace(fresh, path)
+
+    return beat
+
+
+def read_all(settings: Settings) -> list[dict[str, Any]]:
+    """The last sign of life of every source, by name; what is not readable is left out."""
+    found: dict[str, dict[str, Any]] = {}
+    for directory in (settings.state_dir, RUNTIME_DIR):
+        for beat in _read_folder(directory):
+            known = found.get(beat["name"])
+            if known is None or known["at"] < beat["at"]:
+                found[beat["name"]] = beat
+    return [found[name] for name in sorted(found)]
+
+
+def _read_folder(directory: str) -> list[dict[str, Any]]:
+    try:
+        names = sorted(name for name in os.listdir(directory) if name.endswith(_SUFFIX))
+    except OSError:
+        return []
+    beats = [_read(os.path.join(directory, name)) for name in names]
+    return [beat for beat in beats if beat]
+
+
+def _read(path: str) -> dict[str, Any]:
+    try:
+        with open(path, encoding="utf-8") as handle:
+            beat = json.load(handle)
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(beat, dict) or not isinstance(beat.get("name"), str):
+        return {}
+    if isinstance(beat.get("at"), bool) or not isinstance(beat.get("at"), (int, float)):
+        return {}
+    return beat

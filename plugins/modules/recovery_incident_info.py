@@ -1,0 +1,144 @@
+#!/usr/bin/python
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read the ledger; the work is in module_utils/recovery/report.py."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: recovery_incident_info
+short_description: Read incidents, their steps and refusals from the ledger
+version_added: 0.1.0
+description:
+  - Returns incidents with the times of their steps, and what was refused and why, the newest first.
+  - Texts of users (reasons, names) come as they were written. Escape them where they are shown.
+options:
+  incidents:
+    description: Only these incidents, by number.
+    type: list
+    elements: int
+    default: []
+  states:
+    description: Only incidents in one of these states.
+    type: list
+    elements: str
+    choices: [open, waiting, escalated, closed]
+    default: []
+  names:
+    description: Only those of these nodes, machines or jobs.
+    type: list
+    elements: str
+    default: []
+  since:
+    description: Only those opened, or refused, since then (seconds since the epoch).
+    type: float
+    default: 0.0
+  limit:
+    description: At most so many incidents, and so many refusals.
+    type: int
+    default: 100
+  machines:
+    description: Return the machines of the ledger too.
+    type: bool
+    default: false
+  settings:
+    description: The settings file. Without it E(JOB_RECOVERY_SETTINGS), else C(/etc/job-recovery/settings.yml).
+    type: path
+requirements:
+  - PyMySQL
+attributes:
+  check_mode:
+    description: It only reads.
+    support: full
+  diff_mode:
+    description: It only reads.
+    support: none
+author:
+  - mission_control.job_recovery contributors (@mission-control)
+"""
+
+EXAMPLES = r"""
+- name: What is open, and what waits for a person
+  mission_control.job_recovery.recovery_incident_info:
+    states: [open, waiting, escalated]
+  register: ledger
+"""
+
+RETURN = r"""
+incidents:
+  description: The incidents, each with its C(steps) and its C(evidence). Times are seconds since the epoch.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    id:
+      description: Its number.
+      type: int
+      sample: 7
+    target:
+      description: The node or the job.
+      type: str
+      sample: node7
+    fault_kind:
+      description: The kind of the fault that opened it.
+      type: str
+      sample: node_not_responding
+    state:
+      description: V(open), V(waiting), V(escalated) (for a person) or V(closed).
+      type: str
+      sample: waiting
+    plan:
+      description: What is done.
+      type: str
+      sample: reboot_by_power
+    step:
+      description: The step at which it stands.
+      type: str
+      sample: await_boot
+    why:
+      description: Why it stands there.
+      type: str
+      sample: the boot of node7 is awaited
+    seen_at:
+      description: When the fault was seen.
+      type: float
+      sample: 1790000000.25
+    opened_at:
+      description: When it was opened.
+      type: float
+      sample: 1790000002.5
+    closed_at:
+      description: When it ended, null while it is open.
+      type: float
+      sample: 1790000060.5
+    steps:
+      description: Its steps in the order in which they began.
+      type: list
+      elements: dict
+      sample: [{"step": "drain", "status": "done", "started_at": 1790000002.6, "finished_at": 1790000002.9}]
+refusals:
+  description: What was refused, counted by target, kind and gate; none where O(incidents) or O(states) is given.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{"target": "node8", "fault_kind": "node_not_responding", "gate": "owner", "times": 3}]
+machines:
+  description: The machines of the ledger.
+  returned: when O(machines) is true
+  type: list
+  elements: dict
+  sample: [{"name": "node7", "slurm_name": "node7", "kubernetes_name": "", "ssh_address": "10.0.0.7"}]
+"""
+
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.entry import run_module
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.report import SPEC, run
+
+
+def main() -> None:
+    """Run the module."""
+    run_module(SPEC, run)
+
+
+if __name__ == "__main__":
+    main()

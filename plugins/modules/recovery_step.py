@@ -1,0 +1,94 @@
+#!/usr/bin/python
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Run one step for a run's incidents; the work is in module_utils/recovery/frame.py."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: recovery_step
+short_description: Run one step for the incidents of a run
+version_added: 0.1.0
+description:
+  - Runs a step for all incidents of the run that stand before it, and writes down what was intended and what became of
+    it. Incidents that do not stand before this step are left alone, so all steps can be run one after the other.
+  - The emergency stop, the run's token and its lease are looked at right before each act.
+  - A step that failed is no failure of the module. The incident goes another way or is left for a person.
+options:
+  step:
+    description: Name of the step, of RV(mission_control.job_recovery.recovery_incident#module:steps).
+    type: str
+    required: true
+    choices:
+      - restart_daemon
+      - drain
+      - cordon
+      - await_drained
+      - reboot
+      - fence
+      - down
+      - release_pods
+      - free_jobs
+      - power_on
+      - await_boot
+      - await_job_end
+      - end_orphans
+      - clean_spool
+      - verify
+      - uncordon
+      - resume
+      - requeue
+      - rerun
+      - confirm
+  token:
+    description: The run's token, as M(mission_control.job_recovery.recovery_incident) gave it.
+    type: str
+    required: true
+  settings:
+    description: The settings file. Without it E(JOB_RECOVERY_SETTINGS), else C(/etc/job-recovery/settings.yml).
+    type: path
+requirements:
+  - PyMySQL
+attributes:
+  check_mode:
+    description: A step acts or does not act.
+    support: none
+  diff_mode:
+    description: There is no diff.
+    support: none
+author:
+  - mission_control.job_recovery contributors (@mission-control)
+"""
+
+EXAMPLES = r"""
+- name: Run the steps in their one order
+  mission_control.job_recovery.recovery_step:
+    step: "{{ item }}"
+    token: "{{ claim.token }}"
+  loop: "{{ claim.steps }}"
+"""
+
+RETURN = r"""
+results:
+  description:
+    - One for each incident that stood before the step.
+    - C(status) is V(done), V(waiting) or V(failed); V(stopped) by the emergency stop; V(lost) where another run has
+      the incident now; V(interrupted) where nothing is known, so that the step is repeated.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{"incident": 7, "target": "node7", "status": "waiting", "why": "the boot of node7 is awaited"}]
+"""
+
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.entry import run_module
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.frame import SPEC, run
+
+
+def main() -> None:
+    """Run the module."""
+    run_module(SPEC, run)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,510 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Claim, steps, record, release: the engine over a real MariaDB."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any, Callable, Iterator, Optional
+
+import pytest
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Unreachable
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import decide, incident, plans, stop
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.claim import Claimer
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import Fault
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.frame import Frame, Guard
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.rows import Request
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.store import Store
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import (
+    LedgerSettings,
+    Settings,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import (
+    DONE,
+    FAILED,
+    WAITING,
+    Lost,
+    Outcome,
+    Tools,
+    Wait,
+    Work,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Job
+
+from .world import (
+    BOOT,
+    NEW_BOOT,
+    OTHER_UUID,
+    ScriptedStep,
+    World,
+    fault_of,
+    job_fault,
+    opened,
+    probe,
+    settings_of,
+)
+
+OPT_IN = '{"APS":{"auto_resume_mode":"requeue","max_requeue_times":2}}'
+
+
+class Engine:
+    """One controller: each method does what one task of a playbook does, with a session of its own."""
+
+    def __init__(self, ledger: LedgerSettings, settings: Settings, world: World) -> None:
+        self.ledger, self.settings, self.world = ledger, settings, world
+
+    def claim(self, fault: Fault, request: Optional[Request] = None) -> dict[str, Any]:
+        with opened(self.ledger) as store:
+            return self._claimer(store).fault(fault, request or Request()).as_dict()
+
+    def due(self, *numbers: int, dispatch: int = 0) -> dict[str, Any]:
+        with opened(self.ledger) as store:
+            return self._claimer(store).due(numbers, dispatch).as_dict()
+
+    def step(self, token: str, step: ScriptedStep) -> list[dict[str, Any]]:
+        with opened(self.ledger) as store:
+            guard = Guard(store, self.settings, token)
+            return Frame(store, self.settings, token, self.world.tools(self.settings, guard)).run(step)
+
+    def release(self, token: str) -> dict[str, Any]:
+        with opened(self.ledger) as store:
+            return incident.release(store, token)
+
+    def run(self, claimed: dict[str, Any], outcomes: Optional[dict[str, Callable]] = None) -> dict[str, ScriptedStep]:
+        """All steps of a claim; those not named in `outcomes` are done."""
+        steps = {}
+        for name in claimed["steps"]:
+            steps[name] = ScriptedStep(name)
+            if outcomes and name in outcomes:
+                steps[name].outcome = outcomes[name]
+            self.step(claimed["token"], steps[name])
+        self.release(claimed["token"])
+        return steps
+
+    def _claimer(self, store: Store) -> Claimer:
+        token = store.claims.begin("test", "test", self.settings.limits.lease)
+        tools = self.world.tools(self.settings, lambda work: pytest.fail("acted while looking"))
+        return Claimer(store, self.settings, tools, token)
+
+
+@pytest.fixture
+def world(store: Store) -> World:
+    made = World()
+    for name in ("node1", "node2", "node3"):
+        store.machines.put(made.add(name))
+    return made
+
+
+@pytest.fixture
+def engine(ledger: LedgerSettings, world: World, tmp_path: Any) -> Iterator[Engine]:
+    return Engine(ledger, settings_of(ledger, str(tmp_path)), world)
+
+
+def gate(answer: dict[str, Any]) -> list[str]:
+    return [refused["gate"] for refused in answer["refused"]]
+
+
+def end_leases(store: Store) -> None:
+    """All leases that run are over."""
+    for table in ("claims", "runs"):
+        store.database.write("UPDATE %s SET lease_until = lease_until - 3600" % table)
+
+
+def test_a_frozen_node_from_claim_to_close(engine: Engine, store: Store) -> None:
+    engine.world.freeze("node1")
+    claimed = engine.claim(fault_of("node1"))
+    number = claimed["incidents"][0]["incident"]
+    assert claimed["incidents"] == [
+        {"incident": number, "target": "node1", "plan": "reboot_by_power", "step": "drain"}
+    ]
+    assert claimed["steps"] == list(plans.PLANS["reboot_by_power"])
+    steps = engine.run(claimed)
+    assert [work.incident for work in steps["fence"].acted] == [number]
+    work = steps["drain"].acted[0]
+    assert work.reason == "job-recovery #%d node_not_responding" % number
+    assert work.machine is not None
+    assert work.memory["boot_id"] == BOOT
+    closed = store.incidents.get(number)
+    assert closed is not None
+    assert (closed.state, closed.step, closed.acted) == ("closed", "", True)
+    assert [row.step for row in store.steps.of([number])] == list(plans.PLANS["reboot_by_power"])
+    assert store.machines.get(["node1"])["node1"].boot_seen_at is None  # it does not answer in this world
+
+
+def test_a_wait_and_its_continuation(engine: Engine, store: Store) -> None:
+    engine.world.freeze("node1")
+    claimed = engine.claim(fault_of("node1"))
+    number = claimed["incidents"][0]["incident"]
+    wait = Wait("node_registered", {"node": "node1"}, 2e9)
+    engine.run(claimed, {"await_boot": lambda work, tools: Outcome(work.incident, WAITING, "boots", wait)})
+    waiting = store.incidents.get(number)
+    assert waiting is not None
+    assert (waiting.state, waiting.step, waiting.wait) == ("waiting", "await_boot", wait)
+    # while it waits other faults of the same machine attach
+    engine.world.state("node1", "DOWN", reason="Node unexpectedly rebooted")
+    again = engine.claim(fault_of("node1", kind="node_rebooted", suggested="return_node"))
+    assert again["attached"] == [{"target": "node1", "incident": number}]
+    engine.world.state("node1", "DOWN", "DRAIN", reason=waiting.reason)
+    engine.world.banners["ssh-node1"] = "banner"
+    engine.world.probes["ssh-node1"] = probe(NEW_BOOT)
+    claimed = engine.due(number)
+    assert claimed["incidents"][0]["step"] == "await_boot"
+    steps = engine.run(claimed)
+    assert "drain" not in steps
+    closed = store.incidents.get(number)
+    assert closed is not None
+    assert closed.state == "closed"
+    assert store.machines.get(["node1"])["node1"].boot_id == NEW_BOOT
+
+
+def test_a_killed_run_is_repeated_with_its_first_intent(engine: Engine, store: Store) -> None:
+    engine.world.freeze("node1")
+    claimed = engine.claim(fault_of("node1"))
+    number = claimed["incidents"][0]["incident"]
+
+    class Killed(BaseException):
+        pass
+
+    def die(work: Work, tools: Tools) -> Outcome:
+        raise Killed
+
+    with pytest.raises(Killed):
+        engine.step(claimed["token"], ScriptedStep("drain", die, {"boot": "first"}))
+    assert engine.due(number)["refused"][0]["gate"] == "duplicate"  # the dead run's lease
+    end_leases(store)
+    assert store.incidents.idle() == {number}
+    claimed = engine.due(number)
+    again = ScriptedStep("drain", intent={"boot": "second"})
+    engine.step(claimed["token"], again)
+    assert again.acted[0].intent == {"boot": "first"}
+
+
+def test_a_run_that_sleeps_over_its_lease_may_do_nothing(engine: Engine, store: Store) -> None:
+    engine.world.freeze("node1")
+    claimed = engine.claim(fault_of("node1"))
+    number = claimed["incidents"][0]["incident"]
+    deeds: list[str] = []
+
+    def sleep_then_act(work: Work, tools: Tools) -> Outcome:
+        end_leases(store)  # SIGSTOP for longer than the lease
+        other = engine.due(number)  # somebody takes over
+        engine.step(other["token"], ScriptedStep("drain"))
+        try:
+            tools.guard(work)
+            deeds.append("acted")
+        except Lost:
+            deeds.append("lost")
+        return Outcome(work.incident, FAILED, "what a stale run says")
+
+    results = engine.step(claimed["token"], ScriptedStep("drain", sleep_then_act))
+    assert deeds == ["lost"]
+    assert results[0]["status"] == "lost"
+    present = store.incidents.get(number)
+    assert present is not None
+    assert (present.state, present.step) == ("open", "cordon")
+    with pytest.raises(incident.Incomplete, match="taken over by another run: 1"):
+        engine.release(claimed["token"])
+
+
+def test_thirty_duplicates_at_once_make_one_incident(engine: Engine, store: Store) -> None:
+    engine.world.freeze("node1")
+    engine.world.freeze("node2")
+    answers: list[dict[str, Any]] = []
+    names = ["node1"] * 30 + ["node2"]
+
+    def claim(name: str) -> None:
+        answers.append(engine.claim(fault_of(name)))
+
+    threads = [threading.Thread(target=claim, args=(name,)) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    begun = [incident["target"] for answer in answers for incident in answer["incidents"]]
+    assert sorted(begun) == ["node1", "node2"]
+    assert len(answers) == 31
+    assert len(store.incidents.report()) == 2
+
+
+def test_the_emergency_stop_before_and_between_steps(engine: Engine, store: Store) -> None:
+    engine.world.freeze("node1")
+    claimed = engine.claim(fault_of("node1"))
+    engine.step(claimed["token"], ScriptedStep("drain"))
+    with open(engine.settings.stop_file, "w", encoding="utf-8"):
+        pass
+    cordon = ScriptedStep("cordon")
+    results = engine.step(claimed["token"], cordon)
+    assert [result["status"] for result in results] == ["stopped"]
+    assert cordon.acted == []
+    engine.world.freeze("node2")
+    assert gate(engine.claim(fault_of("node2"))) == ["stopped"]
+    engine.release(claimed["token"])
+    os.unlink(engine.settings.stop_file)
+    store.control.put("stop", "", "alice")
+    assert gate(engine.claim(fault_of("node2"))) == ["stopped"]
+    store.control.remove("stop")
+    assert engine.claim(fault_of("node2"))["incidents"]
+
+
+def test_the_stop_in_the_middle_of_an_act(engine: Engine, store: Store) -> None:
+    engine.world.freeze("node1")
+    claimed = engine.claim(fault_of("node1"))
+
+    def act(work: Work, tools: Tools) -> Outcome:
+        store.control.put("stop", "", "alice")
+        tools.guard(work)
+        return Outcome(work.incident, DONE)
+
+    results = engine.step(claimed["token"], ScriptedStep("drain", act))
+    assert [(result["status"], result["why"]) for result in results] == [
+        ("stopped", "stopped by 'alice' in the ledger")
+    ]
+    present = store.incidents.get(claimed["incidents"][0]["incident"])
+    assert present is not None
+    assert (present.state, present.step) == ("open", "drain")
+
+
+def test_another_scheduler_name_is_the_same_machine(engine: Engine, store: Store) -> None:
+    machine = store.machines.get(["node1"])["node1"]
+    store.machines.put(type(machine)(**{**machine.__dict__, "kubernetes_name": "k8s-1"}))
+    engine.world.freeze("node1")
+    number = engine.claim(fault_of("node1"))["incidents"][0]["incident"]
+    fault = fault_of("k8s-1", kind="kubernetes_node_not_ready")
+    fault = type(fault)(**{**fault.__dict__, "scheduler": "kubernetes", "source": "kubernetes"})
+    assert engine.claim(fault)["attached"] == [{"target": "k8s-1", "incident": number}]
+    assert [(row["kind"], row["source"]) for row in store.records.evidence([number])] == [
+        ("kubernetes_node_not_ready", "kubernetes")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "expected"),
+    [
+        (lambda engine: engine.world.state("node1", "IDLE"), "gone"),
+        (lambda engine: engine.world.state("node1", "IDLE", "DRAIN", "NOT_RESPONDING", reason="bob: no"), "owner"),
+        (lambda engine: engine.world.state("node1", "IDLE", "NOT_RESPONDING", "MAINTENANCE"), "maintenance"),
+        (lambda engine: engine.world.state("node1", "IDLE", "NOT_RESPONDING", "?"), "gone"),
+        (lambda engine: setattr(engine.world, "slurm_trouble", Unreachable("slurmctld is down")), "scope"),
+        (
+            lambda engine: engine.world.powers.update(
+                {"https://bmc/node1": type(engine.world.powers["https://bmc/node1"])("On", OTHER_UUID)}
+            ),
+            "identity",
+        ),
+    ],
+)
+def test_refusals_have_names_and_are_counted(
+    engine: Engine, store: Store, spoil: Callable[[Engine], None], expected: str
+) -> None:
+    engine.world.freeze("node1")
+    spoil(engine)
+    for _ in range(2):
+        answer = engine.claim(fault_of("node1"))
+        assert gate(answer) == [expected]
+        assert answer["incidents"] == []
+    assert [(row["gate"], row["times"]) for row in store.records.refusals(["node1"])] == [(expected, 2)]
+    assert store.incidents.report() == []
+    assert store.claims.going() <= 2  # released by the caller
+
+
+def test_an_unknown_node_is_refused_and_delays_nobody(engine: Engine) -> None:
+    engine.world.freeze("node1")
+    answer = engine.claim(fault_of("stranger", "node1"))
+    assert [(refused["target"], refused["gate"]) for refused in answer["refused"]] == [("stranger", "scope")]
+    assert [found["target"] for found in answer["incidents"]] == ["node1"]
+
+
+def test_observing_writes_what_acting_would_do(engine: Engine, store: Store) -> None:
+    engine.settings = settings_of(
+        engine.ledger, engine.settings.state_dir, mode="observe", limits={"blast_radius_nodes": 1}
+    )
+    for name in ("node1", "node2"):
+        engine.world.freeze(name)
+    assert gate(engine.claim(fault_of("node1"))) == ["mode"]
+    assert gate(engine.claim(fault_of("node2"))) == ["blast_radius"]  # acting would hold node1 by now
+    first = store.records.refusals(["node1"])[0]
+    assert first["plan"] == "reboot_by_power"
+
+
+def test_without_a_proved_bmc_slurms_verdict_is_awaited(engine: Engine, store: Store) -> None:
+    machine = store.machines.get(["node1"])["node1"]
+    store.machines.put(type(machine)(**{**machine.__dict__, "bmc_url": ""}))
+    engine.world.freeze("node1")
+    answer = engine.claim(fault_of("node1"))
+    assert (answer["incidents"], len(answer["waiting"])) == ([], 1)
+    number = answer["waiting"][0]["incident"]
+    engine.world.state("node1", "DOWN", "NOT_RESPONDING", reason="Not responding")
+    claimed = engine.due(number)
+    assert claimed["incidents"][0]["plan"] == "return_node"
+
+
+def test_an_incident_that_never_acted_ends_when_the_fault_is_gone(engine: Engine, store: Store) -> None:
+    engine.world.freeze("node1")
+    engine.world.powers.clear()
+    number = engine.claim(fault_of("node1"))["waiting"][0]["incident"]
+    engine.world.state("node1", "IDLE")
+    answer = engine.due(number)
+    assert answer["ended"][0]["incident"] == number
+    found = store.incidents.get(number)
+    assert found is not None
+    assert found.state == "closed"
+
+
+def test_the_next_way_after_a_failure(engine: Engine, store: Store) -> None:
+    engine.world.state("node1", "IDLE", "NOT_RESPONDING")
+    claimed = engine.claim(fault_of("node1"))
+    number = claimed["incidents"][0]["incident"]
+    assert claimed["incidents"][0]["plan"] == "reboot_over_ssh"
+    steps = engine.run(claimed, {"reboot": lambda work, tools: Outcome(work.incident, FAILED, "sshd is gone")})
+    assert [work.plan for work in steps["fence"].acted] == ["reboot_by_power"]
+    assert len(steps["drain"].acted) == 1
+    closed = store.incidents.get(number)
+    assert closed is not None
+    assert (closed.state, closed.round) == ("closed", 1)
+
+
+def test_a_node_is_rebooted_once_in_the_window(engine: Engine, store: Store) -> None:
+    engine.world.freeze("node1")
+    engine.run(engine.claim(fault_of("node1")))
+    claimed = engine.claim(fault_of("node1"))
+    assert claimed["incidents"][0]["plan"] == "quarantine_node"
+    number = claimed["incidents"][0]["incident"]
+    engine.run(claimed)
+    escalated = store.incidents.get(number)
+    assert escalated is not None
+    assert escalated.state == "escalated"
+    assert engine.claim(fault_of("node1"))["attached"]
+    # a person may have it rebooted all the same, and the incident goes on
+    request = Request("alice", "new board", ("cooldown",))
+    asked = fault_of("node1", kind="requested")
+    again = engine.claim(asked, request)
+    assert (again["incidents"][0]["incident"], again["incidents"][0]["plan"]) == (number, "reboot_by_power")
+
+
+def test_an_escalated_incident_ends_when_a_person_gave_the_node_back(engine: Engine, store: Store) -> None:
+    engine.world.freeze("node1")
+    claimed = engine.claim(fault_of("node1"))
+    number = claimed["incidents"][0]["incident"]
+    engine.run(claimed, {"verify": lambda work, tools: Outcome(work.incident, FAILED, "a GPU is missing")})
+    escalated = store.incidents.get(number)
+    assert escalated is not None
+    assert (escalated.state, escalated.why) == ("escalated", "verify failed: a GPU is missing")
+    engine.world.state("node1", "IDLE", "DRAIN", reason=escalated.reason)
+    assert engine.due(number)["ended"] == []
+    engine.world.state("node1", "IDLE")
+    assert engine.due(number)["ended"][0]["incident"] == number
+
+
+def test_a_person_who_takes_over_ends_the_repair(engine: Engine, store: Store) -> None:
+    engine.world.freeze("node1")
+    claimed = engine.claim(fault_of("node1"))
+    number = claimed["incidents"][0]["incident"]
+    wait = Wait("time", {}, 0.0)
+    engine.run(claimed, {"await_boot": lambda work, tools: Outcome(work.incident, WAITING, "boots", wait)})
+    engine.world.state("node1", "DOWN", "DRAIN", reason="bob: I have it")
+    assert gate(engine.due(number)) == ["owner"]
+    found = store.incidents.get(number)
+    assert found is not None
+    assert found.state == "escalated"
+
+
+def test_what_cannot_be_looked_at_is_looked_at_again(engine: Engine, store: Store) -> None:
+    engine.world.freeze("node1")
+    claimed = engine.claim(fault_of("node1"))
+    number = claimed["incidents"][0]["incident"]
+    wait = Wait("time", {}, 0.0)
+    engine.run(claimed, {"await_boot": lambda work, tools: Outcome(work.incident, WAITING, "boots", wait)})
+    engine.world.slurm_trouble = Unreachable("slurmctld is down")
+    assert gate(engine.due(number)) == ["scope"]
+    found = store.incidents.get(number)
+    assert found is not None
+    assert (found.state, found.step) == ("waiting", "await_boot")
+
+
+def test_only_so_many_nodes_reboot_at_once(engine: Engine, store: Store) -> None:
+    engine.settings = settings_of(engine.ledger, engine.settings.state_dir, limits={"max_parallel_reboots": 1})
+    for name in ("node1", "node2"):
+        engine.world.freeze(name)
+    claimed = engine.claim(fault_of("node1", "node2"))
+    for name in ("drain", "cordon"):
+        engine.step(claimed["token"], ScriptedStep(name))
+    fence = ScriptedStep("fence")
+    results = engine.step(claimed["token"], fence)
+    assert sorted(result["status"] for result in results) == ["done", "waiting"]
+    assert len(fence.acted) == 1
+
+
+def test_a_step_whose_runs_always_die_is_given_to_a_person(engine: Engine, store: Store) -> None:
+    engine.world.freeze("node1")
+    claimed = engine.claim(fault_of("node1"))
+    number = claimed["incidents"][0]["incident"]
+
+    def die(work: Work, tools: Tools) -> Outcome:
+        raise KeyboardInterrupt
+
+    for _ in range(5):
+        with pytest.raises(KeyboardInterrupt):
+            engine.step(claimed["token"], ScriptedStep("drain", die))
+        end_leases(store)
+        claimed = engine.due(number)
+    assert engine.step(claimed["token"], ScriptedStep("drain", die))[0]["status"] == "failed"
+    found = store.incidents.get(number)
+    assert found is not None
+    assert found.state == "escalated"
+
+
+def test_a_step_that_cannot_tell_is_repeated(engine: Engine, store: Store) -> None:
+    engine.world.freeze("node1")
+    claimed = engine.claim(fault_of("node1"))
+
+    def trouble(work: Work, tools: Tools) -> Outcome:
+        raise Unreachable("slurmctld is down")
+
+    assert engine.step(claimed["token"], ScriptedStep("drain", trouble))[0]["status"] == "interrupted"
+    assert engine.release(claimed["token"])["results"] == 1
+    found = store.incidents.get(claimed["incidents"][0]["incident"])
+    assert found is not None
+    assert (found.state, found.step, found.why) == ("open", "drain", "slurmctld is down")
+
+
+def test_a_claim_without_a_result_is_told(engine: Engine) -> None:
+    engine.world.freeze("node1")
+    claimed = engine.claim(fault_of("node1"))
+    with pytest.raises(incident.Incomplete, match="1 incidents were claimed and 0 gave a result"):
+        engine.release(claimed["token"])
+
+
+def test_a_job_from_claim_to_close(engine: Engine, store: Store) -> None:
+    engine.world.job_list["7"] = Job(7, "FAILED", partition="main", comment=OPT_IN, requeue=True, batch=True)
+    for attempt in range(2):
+        claimed = engine.claim(job_fault("7"))
+        assert claimed["steps"] == list(plans.PLANS["requeue_job"]), attempt
+        engine.run(claimed)
+    assert gate(engine.claim(job_fault("7"))) == ["attempts"]
+
+
+def test_an_array_task_and_its_job_are_one(engine: Engine) -> None:
+    job = Job(12, "FAILED", array_job_id=11, array_task_id=1, partition="main", comment=OPT_IN)
+    engine.world.job_list.update({"12": job, "11_1": job})
+    first = engine.claim(job_fault("11_1"))
+    assert first["incidents"][0]["target"] == "12"
+    assert engine.claim(job_fault("12"))["attached"]
+
+
+def test_a_ledger_from_an_old_backup_only_observes(engine: Engine, store: Store) -> None:
+    engine.world.freeze("node1")
+    engine.run(engine.claim(fault_of("node1")))
+    store.database.write("DELETE FROM incidents")
+    store.database.write("DELETE FROM control")
+    engine.world.freeze("node2")
+    assert gate(engine.claim(fault_of("node2"))) == ["mode"]
+    stop.approve(engine.settings, store)
+    assert engine.claim(fault_of("node2"))["incidents"]
+
+
+def test_every_fallback_is_a_plan() -> None:
+    for plan in plans.PLANS:
+        for fallback in decide.fallbacks(plan):
+            assert fallback in plans.PLANS
