@@ -42,6 +42,7 @@ FIELD_MANAGER = "mission-control-job-recovery"
 PAGE = 500
 _MERGE = "application/merge-patch+json"
 _JSON = "application/json"
+_METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _LIST_ATTEMPTS = 3
 _VERBS = {"POST": "create", "PATCH": "patch", "PUT": "update", "DELETE": "delete"}
 _PATH = re.compile(r"/(?:api/[^/]+|apis/(?P<group>[^/]+)/[^/]+)(?:/namespaces/(?P<namespace>[^/]+))?/(?P<rest>.+)\Z")
@@ -115,8 +116,17 @@ class KubernetesClient:
         except Absent:
             return None
 
-    def pages(self, path: str, params: Optional[Mapping[str, Any]] = None, limit: int = PAGE) -> Iterator[Listing]:
+    def pages(
+        self,
+        path: str,
+        params: Optional[Mapping[str, Any]] = None,
+        limit: int = PAGE,
+        metadata_only: bool = False,
+    ) -> Iterator[Listing]:
         """A collection page by page, all of the same resource version.
+
+        Args:
+            metadata_only: the items have nothing but their metadata.
 
         Raises:
             Expired: the pages took so long that the server forgot the version; begin again.
@@ -126,7 +136,7 @@ class KubernetesClient:
             query = dict(params or {}, limit=limit)
             if token:
                 query["continue"] = token
-            answer = self._json("GET", path, params=query)
+            answer = self._json("GET", path, params=query, accept=_METADATA if metadata_only else _JSON)
             metadata = answer.get("metadata") or {}
             items = answer.get("items")
             if items is not None and not isinstance(items, list):
@@ -136,11 +146,17 @@ class KubernetesClient:
             if not token:
                 return
 
-    def list(self, path: str, params: Optional[Mapping[str, Any]] = None, limit: int = PAGE) -> Listing:
+    def list(
+        self,
+        path: str,
+        params: Optional[Mapping[str, Any]] = None,
+        limit: int = PAGE,
+        metadata_only: bool = False,
+    ) -> Listing:
         """A whole collection; begun again where its pages expired on the way."""
         for attempt in range(_LIST_ATTEMPTS):
             try:
-                pages = list(self.pages(path, params, limit))
+                pages = list(self.pages(path, params, limit, metadata_only))
             except Expired:
                 if attempt + 1 == _LIST_ATTEMPTS:
                     raise
@@ -196,12 +212,13 @@ class KubernetesClient:
         body: Optional[Object] = None,
         content_type: str = _JSON,
         timeout: Optional[float] = None,
+        accept: str = _JSON,
     ) -> Object:
         limit = self.timeout if timeout is None else min(timeout, self.timeout)
         if limit <= 0:
             raise TimedOut("Kubernetes API: no time is left to %s; nothing was sent" % describe(method, path))
         deadline = time.monotonic() + limit
-        response = self._send(method, path, params, body, content_type, limit, limit)
+        response = self._send(method, path, params, body, content_type, limit, limit, accept)
         try:
             reply = Reply(response.status, response.headers, _parse(_read(response, deadline)))
         except urllib3.exceptions.HTTPError as exc:
@@ -222,6 +239,7 @@ class KubernetesClient:
         content_type: str,
         connect: float,
         read: float,
+        accept: str = _JSON,
     ) -> Any:
         """Send it; once more after 401 with the credentials read anew. Returns the response, its body not yet read."""
         for last in (False, True):
@@ -231,7 +249,7 @@ class KubernetesClient:
                     method,
                     session.server + path + ("?" + urlencode(params) if params else ""),
                     body=None if body is None else json.dumps(body).encode(),
-                    headers=session.headers(content_type if body is not None else ""),
+                    headers=session.headers(content_type if body is not None else "", accept),
                     timeout=urllib3.Timeout(connect=connect, read=read),
                     retries=False,
                     redirect=False,
@@ -278,8 +296,8 @@ class _Session:
                 options["assert_hostname"] = False
         self.pool = urllib3.ProxyManager(loaded.proxy, **options) if loaded.proxy else urllib3.PoolManager(**options)
 
-    def headers(self, content_type: str) -> dict[str, str]:
-        made = {"Accept": _JSON, "User-Agent": FIELD_MANAGER}
+    def headers(self, content_type: str, accept: str) -> dict[str, str]:
+        made = {"Accept": accept, "User-Agent": FIELD_MANAGER}
         if content_type:
             made["Content-Type"] = content_type
         if self._authorization:

@@ -44,8 +44,10 @@ CHECK: tuple[Grant, ...] = (
     Grant("apps", "deployments", ("list",), "components"),
     Grant("apps", "daemonsets", ("list",), "components"),
     Grant("apps", "statefulsets", ("list",), "components"),
-    Grant("", "configmaps", ("list",), "Grafana's data sources, Promtail's and the provisioner's configuration"),
-    Grant("", "secrets", ("list",), "Grafana's data sources, Promtail's configuration, the Ingress' password file"),
+    Grant("", "configmaps", ("get", "list"), "Grafana's data sources, Promtail's and the provisioner's configuration"),
+    Grant(
+        "", "secrets", ("get", "list"), "Grafana's data sources, Promtail's configuration, an Ingress' password file"
+    ),
     Grant("", "services", ("list",), "what an Ingress leads to"),
     Grant("networking.k8s.io", "ingresses", ("list",), "Loki's Ingress"),
     Grant("networking.k8s.io", "ingressclasses", ("list",), "which controller serves an Ingress"),

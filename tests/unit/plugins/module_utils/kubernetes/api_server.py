@@ -95,6 +95,13 @@ class ApiServer:
             self._objects[path] = thing
             return copy.deepcopy(thing)
 
+    def clear(self) -> None:
+        """Forget all objects and all that was told."""
+        with self._lock:
+            self._objects.clear()
+            self._told.clear()
+            self.requests.clear()
+
     def take(self, path: str) -> None:
         """Remove an object, and tell the watchers."""
         with self._lock:

@@ -1,0 +1,391 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Small clusters, put together from the shapes that the upstream charts make, judged through a real HTTP server."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import itertools
+
+import pytest
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks import kubernetes, workloads
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import BadInput
+from ansible_collections.mission_control.job_recovery.tests.unit.plugins.module_utils.kubernetes.api_server import (
+    ApiServer,
+    status,
+)
+
+COLLECTIONS = {
+    "Deployment": "/apis/apps/v1/namespaces/%s/deployments",
+    "DaemonSet": "/apis/apps/v1/namespaces/%s/daemonsets",
+    "StatefulSet": "/apis/apps/v1/namespaces/%s/statefulsets",
+    "Service": "/api/v1/namespaces/%s/services",
+    "ConfigMap": "/api/v1/namespaces/%s/configmaps",
+    "Secret": "/api/v1/namespaces/%s/secrets",
+    "Ingress": "/apis/networking.k8s.io/v1/namespaces/%s/ingresses",
+    "Prometheus": "/apis/monitoring.coreos.com/v1/namespaces/%s/prometheuses",
+    "IngressClass": "/apis/networking.k8s.io/v1/ingressclasses",
+    "StorageClass": "/apis/storage.k8s.io/v1/storageclasses",
+    "APIService": "/apis/apiregistration.k8s.io/v1/apiservices",
+    "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+    "ValidatingWebhookConfiguration": "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+}
+
+
+def thing(kind, name, namespace="x", **parts):
+    metadata = {"name": name, "creationTimestamp": "2026-11-30T10:00:00Z", **parts.pop("metadata", {})}
+    if "%s" in COLLECTIONS[kind]:
+        metadata["namespace"] = namespace
+    return {"kind": kind, "metadata": metadata, **parts}
+
+
+def workload(kind, name, image, wanted=1, ready=1, namespace="x", labels=None, pod=None, **container):
+    labels = labels or {"run": name}
+    spec = {"containers": [{"name": "c", "image": image, **container}], **(pod or {})}
+    template = {"metadata": {"labels": labels}, "spec": spec}
+    if kind == "DaemonSet":
+        counts = {"desiredNumberScheduled": wanted, "numberReady": ready}
+        return thing(kind, name, namespace, spec={"template": template}, status=counts)
+    return thing(
+        kind, name, namespace, spec={"replicas": wanted, "template": template}, status={"readyReplicas": ready}
+    )
+
+
+def service(name, namespace="x", **selector):
+    return thing("Service", name, namespace, spec={"selector": selector})
+
+
+def api_service(name, group, to, available="True"):
+    conditions = [{"type": "Available", "status": available, "reason": "FailedDiscoveryCheck"}]
+    spec = {"group": group, "service": {"namespace": "x", "name": to}}
+    return thing("APIService", name, spec=spec, status={"conditions": conditions})
+
+
+def secret(name, **files):
+    return thing("Secret", name, data={key: base64.b64encode(text.encode()).decode() for key, text in files.items()})
+
+
+PROMTAIL_CONFIG = """
+scrape_configs:
+  - job_name: pods
+    relabel_configs: [{target_label: __path__, replacement: /var/log/pods/*$1/*.log}]
+"""
+SCRAPE = "  - static_configs: [{labels: {__path__: '%s'}}]\n"
+SOURCES = "datasources: [{name: Logs, type: loki, url: 'http://loki-gateway.x.svc.cluster.local/'}]"
+SIDECAR = {
+    "name": "sidecar",
+    "image": "kiwigrid/k8s-sidecar:2",
+    "env": [
+        {"name": "LABEL", "value": "grafana_datasource"},
+        {"name": "LABEL_VALUE", "value": "1"},
+        {"name": "FOLDER", "value": "/etc/grafana/provisioning/datasources"},
+    ],
+}
+
+
+def promtail(extra="", mount="/var/log", **pod):
+    volumes = [
+        {"name": "config", "secret": {"secretName": "promtail"}},
+        {"name": "pods", "hostPath": {"path": "/var/log/pods"}},
+        {"name": "logs", "hostPath": {"path": "/var/log"}},
+    ]
+    mounts = [
+        {"name": "config", "mountPath": "/etc/promtail"},
+        {"name": "pods", "mountPath": "/var/log/pods"},
+        {"name": "logs", "mountPath": mount},
+    ]
+    agent = workload(
+        "DaemonSet",
+        "logs",
+        "mirror:5000/grafana/promtail:3@sha256:1",
+        pod={"volumes": volumes, **pod},
+        volumeMounts=mounts,
+    )
+    return [agent, secret("promtail", **{"promtail.yaml": PROMTAIL_CONFIG + extra})]
+
+
+def grafana(config=SOURCES, labels=None, ready=1):
+    """With its own container and the sidecar; the ConfigMap is found by label."""
+    one = workload("Deployment", "g", "grafana/grafana:13", ready=ready)
+    one["spec"]["template"]["spec"]["containers"].append(SIDECAR)
+    metadata = {"labels": {"grafana_datasource": "1"} if labels is None else labels}
+    return [one, thing("ConfigMap", "sources", metadata=metadata, data={"s.yaml": config})]
+
+
+def ingress(annotations=None, class_name="nginx", to="loki", tls=True):
+    basic = {"nginx.ingress.kubernetes.io/auth-type": "basic", "nginx.ingress.kubernetes.io/auth-secret": "users"}
+    path = {"path": "/loki", "backend": {"service": {"name": to}}}
+    spec = {"ingressClassName": class_name, "rules": [{"http": {"paths": [path]}}], "tls": [{}] if tls else []}
+    metadata = {"annotations": basic if annotations is None else annotations}
+    return thing("Ingress", "loki", metadata=metadata, spec=spec)
+
+
+LOKI = [workload("StatefulSet", "l", "grafana/loki:3"), service("loki", run="l"), service("loki-gateway", run="gw")]
+NGINX = [
+    workload("Deployment", "edge", "registry.k8s.io/ingress-nginx/controller:v1"),
+    thing("IngressClass", "nginx", spec={"controller": "k8s.io/ingress-nginx"}),
+]
+USERS = secret("users", auth="loki:x")
+LOCAL = [
+    workload("Deployment", "lp", "rancher/local-path-provisioner:1"),
+    thing("StorageClass", "local-path", provisioner="rancher.io/local-path"),
+]
+NFS = workload("Deployment", "nfs", "registry.k8s.io/sig-storage/nfs-subdir-external-provisioner:v4")
+
+
+def storage_class(name, provisioner, default="true", beta=False, second=0):
+    key = "storageclass.beta.kubernetes.io/is-default-class" if beta else "storageclass.kubernetes.io/is-default-class"
+    made = "2026-11-30T10:00:0%dZ" % second
+    metadata = {"annotations": {key: default}, "creationTimestamp": made}
+    return thing("StorageClass", name, provisioner=provisioner, metadata=metadata)
+
+
+def prometheus(available="True"):
+    conditions = [{"type": "Available", "status": available}]
+    return thing("Prometheus", "p", status={"conditions": conditions})
+
+
+OPERATOR = workload("Deployment", "op", "quay.io/prometheus-operator/prometheus-operator:v1")
+PROMETHEUS_TYPE = thing("CustomResourceDefinition", "prometheuses.monitoring.coreos.com")
+ADAPTER = [workload("Deployment", "a", "mirror/prometheus-adapter:v1"), service("a", run="a")]
+METRICS = [workload("Deployment", "ms", "registry.k8s.io/metrics-server/metrics-server:v1"), service("ms", run="ms")]
+METRICS_API = api_service("v1beta1.metrics.k8s.io", "metrics.k8s.io", "ms")
+HOOK = thing("ValidatingWebhookConfiguration", "kyverno-policy-validating-webhook-cfg")
+KYVERNO = workload("Deployment", "kyverno-admission-controller", "reg/kyverno/kyverno:v1")
+SHARED = '{"sharedFileSystemPath": "/cm/shared/volumes"}'
+LOCAL_SHARED = [
+    workload(
+        "Deployment",
+        "lp",
+        "rancher/local-path-provisioner:1",
+        pod={"volumes": [{"name": "c", "configMap": {"name": "lp"}}]},
+    ),
+    thing("ConfigMap", "lp", data={"config.json": SHARED}),
+]
+
+
+def down(one):
+    made = copy.deepcopy(one)
+    made["status"] = {"readyReplicas": 0, "numberReady": 0, "desiredNumberScheduled": 7}
+    return made
+
+
+def scaled_to_zero(one):
+    made = down(one)
+    made["spec"]["replicas"] = 0
+    return made
+
+
+CASES = [
+    ("prometheus_operator", [], "failed", "absent"),
+    ("prometheus_operator", [PROMETHEUS_TYPE], "failed", "absent"),
+    ("prometheus_operator", [OPERATOR, PROMETHEUS_TYPE, prometheus()], "passed", "present"),
+    ("prometheus_operator", [down(OPERATOR), PROMETHEUS_TYPE, prometheus()], "failed", "broken"),
+    ("prometheus_operator", [OPERATOR, PROMETHEUS_TYPE], "failed", "broken"),
+    ("prometheus_operator", [OPERATOR, PROMETHEUS_TYPE, prometheus("False")], "failed", "broken"),
+    ("prometheus_operator", [OPERATOR], "failed", "broken"),
+    ("prometheus_operator", [workload("StatefulSet", "p", "prom/prometheus:v3")], "failed", "absent"),
+    ("prometheus_adapter", [], "failed", "absent"),
+    ("prometheus_adapter", [*ADAPTER, api_service("c", "custom.metrics.k8s.io", "a")], "passed", "present"),
+    ("prometheus_adapter", [*ADAPTER, api_service("e", "external.metrics.k8s.io", "a")], "passed", "present"),
+    ("prometheus_adapter", [*ADAPTER, api_service("c", "custom.metrics.k8s.io", "a", "False")], "failed", "broken"),
+    ("prometheus_adapter", [*ADAPTER, api_service("c", "external.metrics.k8s.io", "keda")], "failed", "broken"),
+    ("prometheus_adapter", [down(ADAPTER[0])], "failed", "broken"),
+    ("metrics_server", [], "failed", "absent"),
+    ("metrics_server", [*METRICS, METRICS_API], "passed", "present"),
+    ("metrics_server", [*METRICS, api_service("m", "metrics.k8s.io", "ms", "False")], "failed", "broken"),
+    ("metrics_server", [down(METRICS[0]), METRICS_API], "failed", "broken"),
+    ("metrics_server", METRICS, "failed", "broken"),
+    ("metrics_server", [METRICS_API], "warning", "warning"),
+    ("metrics_server", [api_service("m", "metrics.k8s.io", "gone", "False")], "failed", "absent"),
+    ("kube_state_metrics", [workload("StatefulSet", "s", "r/kube-state-metrics:v2", 2, 2)], "passed", "present"),
+    ("kube_state_metrics", [workload("StatefulSet", "s", "r/kube-state-metrics:v2", 2, 1)], "warning", "warning"),
+    ("kube_state_metrics", [workload("Deployment", "s", "r/kube-state-metrics:v2", 0, 0)], "failed", "broken"),
+    # an image of another name, as the lab has it: told by the chart's labels
+    (
+        "kube_state_metrics",
+        [workload("Deployment", "s", "pause:1", labels={"app.kubernetes.io/name": "kube-state-metrics"})],
+        "passed",
+        "present",
+    ),
+    ("promtail", [], "failed", "absent"),
+    ("promtail", promtail(), "passed", "present"),
+    ("promtail", [workload("DaemonSet", "p", "grafana/promtail:3", 0, 0)], "failed", "broken"),
+    ("promtail", [workload("DaemonSet", "p", "grafana/promtail:3", 7, 6)], "warning", "warning"),
+    ("promtail", [workload("Deployment", "p", "grafana/promtail:3")], "failed", "absent"),
+    ("promtail", [workload("DaemonSet", "p", "grafana/alloy:1")], "failed", "absent"),
+    ("promtail", promtail(nodeSelector={"node-role.kubernetes.io/control-plane": ""}), "failed", "broken"),
+    ("ingress_nginx", NGINX, "passed", "present"),
+    ("ingress_nginx", [NGINX[0]], "failed", "broken"),
+    ("ingress_nginx", [down(NGINX[0]), NGINX[1]], "failed", "broken"),
+    (
+        "ingress_nginx",
+        [
+            workload("Deployment", "i", "nginx/nginx-ingress:5"),
+            thing("IngressClass", "n", spec={"controller": "nginx.org/x"}),
+        ],
+        "failed",
+        "absent",
+    ),
+    ("kyverno", [], "passed", "absent"),
+    ("kyverno", [thing("CustomResourceDefinition", "policies.kyverno.io")], "warning", "warning"),
+    ("kyverno", [KYVERNO], "failed", "present"),
+    ("kyverno", [down(KYVERNO)], "failed", "present"),
+    ("kyverno", [scaled_to_zero(KYVERNO)], "failed", "present"),
+    ("kyverno", [scaled_to_zero(KYVERNO), HOOK], "failed", "broken"),
+    ("kyverno", [HOOK], "failed", "broken"),
+    ("storage_local_path", [], "failed", "absent"),
+    ("storage_local_path", LOCAL, "passed", "present"),
+    ("storage_local_path", [LOCAL[0]], "failed", "absent"),
+    ("storage_local_path", [LOCAL[1]], "failed", "broken"),
+    ("storage_local_path", [down(LOCAL[0]), LOCAL[1]], "failed", "broken"),
+    ("storage_nfs_default", [], "failed", "absent"),
+    ("storage_nfs_default", [NFS, storage_class("n", "x/nfs-subdir")], "passed", "present"),
+    ("storage_nfs_default", [NFS, storage_class("n", "x/nfs-subdir", beta=True)], "passed", "present"),
+    ("storage_nfs_default", [NFS, storage_class("n", "x/nfs-subdir", "True")], "failed", "absent"),
+    ("storage_nfs_default", [NFS, storage_class("n", "x/nfs-subdir", "false")], "failed", "absent"),
+    ("storage_nfs_default", [down(NFS), storage_class("n", "x/nfs-subdir")], "failed", "broken"),
+    ("storage_nfs_default", [storage_class("n", "x/nfs-subdir")], "failed", "broken"),
+    ("storage_nfs_default", [storage_class("n", "site/filer")], "passed", "present"),
+    ("storage_nfs_default", [LOCAL[0], storage_class("l", "rancher.io/local-path")], "failed", "absent"),
+    ("storage_nfs_default", [*LOCAL_SHARED, storage_class("l", "rancher.io/local-path")], "passed", "present"),
+    (
+        "storage_nfs_default",
+        [NFS, *LOCAL, storage_class("l", "rancher.io/local-path"), storage_class("n", "x/nfs", second=1)],
+        "warning",
+        "warning",
+    ),
+    (
+        "storage_nfs_default",
+        [NFS, *LOCAL, storage_class("l", "rancher.io/local-path", second=1), storage_class("n", "x/nfs")],
+        "failed",
+        "broken",
+    ),
+    ("loki_datasource", [], "failed", "absent"),
+    ("loki_datasource", [*grafana(), *LOKI], "passed", "present"),
+    ("loki_datasource", grafana(), "failed", "broken"),  # its Service does not exist
+    ("loki_datasource", grafana("datasources: [{type: loki, url: 'https://logs.example.org'}]"), "passed", "present"),
+    ("loki_datasource", [*grafana(labels={}), *LOKI], "failed", "absent"),  # nobody loads it
+    ("loki_datasource", [*grafana("datasources: [{type: prometheus}]"), *LOKI], "failed", "absent"),
+    ("loki_datasource", [*grafana("{{ no yaml"), *LOKI], "failed", "absent"),
+    ("loki_datasource", [*grafana(ready=0), *LOKI], "failed", "broken"),
+    ("loki_ingress_auth", LOKI, "failed", "absent"),
+    ("loki_ingress_auth", [*LOKI, *NGINX, USERS, ingress()], "passed", "present"),
+    ("loki_ingress_auth", [*LOKI, *NGINX, USERS, ingress(tls=False)], "warning", "warning"),
+    ("loki_ingress_auth", [*LOKI, *NGINX, USERS, ingress(annotations={})], "failed", "broken"),
+    ("loki_ingress_auth", [*LOKI, *NGINX, ingress()], "failed", "broken"),  # no Secret
+    ("loki_ingress_auth", [*LOKI, *NGINX, secret("users"), ingress()], "failed", "broken"),
+    ("loki_ingress_auth", [*LOKI, *NGINX, USERS, ingress(class_name="other")], "failed", "broken"),
+    ("loki_ingress_auth", [*LOKI, down(NGINX[0]), NGINX[1], USERS, ingress()], "failed", "broken"),
+    ("loki_ingress_auth", [*LOKI, *NGINX, USERS, ingress(to="grafana")], "failed", "absent"),
+    ("promtail_no_var_log", promtail(), "passed", "present"),
+    ("promtail_no_var_log", promtail(SCRAPE % "/var/log/*.log"), "failed", "absent"),
+    ("promtail_no_var_log", promtail(SCRAPE % "/host/logs/syslog", "/host/logs"), "failed", "absent"),
+    ("promtail_no_var_log", promtail(SCRAPE % "/var/log/*.log", "/elsewhere"), "passed", "present"),  # out of its reach
+    ("promtail_no_var_log", promtail(SCRAPE % "/var/log/containers/*.log"), "passed", "present"),
+    ("promtail_no_var_log", promtail("  - journal: {path: /var/log/journal}\n"), "warning", "warning"),
+    (
+        "promtail_no_var_log",
+        promtail(SCRAPE % "/var/log/*.log", nodeSelector={"node-role.kubernetes.io/control-plane": ""}),
+        "passed",
+        "present",
+    ),
+    ("promtail_no_var_log", promtail()[:1], "unknown", "unknown"),  # its configuration is not found
+]
+
+
+@pytest.fixture(scope="module")
+def served():
+    """One server for all cases, emptied before each of them."""
+    server = ApiServer()
+    yield server
+    server.close()
+
+
+def filled(server, things):
+    server.clear()
+    for one in things:
+        path = COLLECTIONS[one["kind"]]
+        server.put((path % one["metadata"]["namespace"] if "%s" in path else path) + "/" + one["metadata"]["name"], one)
+
+
+def checked(server, tmp_path, **params):
+    wanted = {"only": [], "recommended": [], "nfs_provisioners": ["site/filer"], "context": "", "request_timeout": 5}
+    return kubernetes.run(dict(wanted, kubeconfig=server.kubeconfig(tmp_path), **params), False)["checks"]
+
+
+@pytest.mark.parametrize(("check_id", "things", "expected", "word"), CASES)
+def test_what_is_found(served, tmp_path, check_id, things, expected, word):
+    filled(served, things)
+    (check,) = checked(served, tmp_path, only=[check_id])
+    assert (check["status"], check["found"].split(":")[0]) == (expected, word), check["found"]
+    assert bool(check["hint"]) == (expected != "passed")
+
+
+def test_every_requirement_has_a_case_that_passes_and_one_that_fails():
+    seen = {(check_id, expected) for check_id, _things, expected, _word in CASES}
+    assert set(itertools.product(kubernetes.IDS, ("passed", "failed"))) <= seen
+
+
+def test_a_gateway_with_its_own_password_will_do(served, tmp_path):
+    gateway = workload(
+        "Deployment",
+        "gw",
+        "nginxinc/nginx-unprivileged:1",
+        pod={"volumes": [{"name": "c", "configMap": {"name": "gw"}}]},
+        volumeMounts=[{"name": "c", "mountPath": "/etc/nginx"}],
+        labels={"run": "gw", "helm.sh/chart": "loki-18.11.0"},
+    )
+    open_gateway = thing("ConfigMap", "gw", data={"nginx.conf": "# auth_basic is off\nauth_basic off;"})
+    closed = thing("ConfigMap", "gw", data={"nginx.conf": 'auth_basic           "Loki";\nauth_basic_user_file /x;'})
+    for config, expected in ((closed, "passed"), (open_gateway, "failed")):
+        filled(served, [*LOKI, *NGINX, gateway, config, ingress(annotations={}, to="loki-gateway")])
+        (check,) = checked(served, tmp_path, only=["loki_ingress_auth"])
+        assert check["status"] == expected, check["found"]
+
+
+def test_what_may_not_be_read_is_unknown_and_hinders_no_other(served, tmp_path):
+    filled(served, [*NGINX, *promtail()])
+    served.tell("GET", "/api/v1/namespaces/x/secrets/promtail", 403, status(403, "Forbidden"))
+    checks = {check["id"]: check for check in checked(served, tmp_path)}
+    assert checks["promtail_no_var_log"]["status"] == "unknown"
+    assert "get secrets promtail in x" in checks["promtail_no_var_log"]["found"]
+    assert (checks["ingress_nginx"]["status"], checks["promtail"]["status"]) == ("passed", "passed")
+
+
+def test_an_api_server_that_is_gone_is_unknown_in_all(tmp_path):
+    server = ApiServer()
+    server.close()
+    assert {check["status"] for check in checked(server, tmp_path)} == {"unknown"}
+
+
+def test_recommended_only_warns(served, tmp_path):
+    filled(served, promtail(SCRAPE % "/var/log/*.log"))
+    (check,) = checked(served, tmp_path, only=["promtail_no_var_log"], recommended=["promtail_no_var_log"])
+    assert check["status"] == "warning"
+
+
+def test_an_unknown_id_is_wrong_use(served, tmp_path):
+    with pytest.raises(BadInput, match="unknown id kiverno"):
+        checked(served, tmp_path, only=["kiverno"])
+
+
+def test_no_secret_is_in_a_result(served, tmp_path):
+    filled(served, [*LOKI, *NGINX, secret("users", auth="SECRET-XYZ"), ingress(), *promtail("# SECRET-XYZ")])
+    assert "SECRET" not in repr(checked(served, tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("image", "name"),
+    [
+        ("promtail", "promtail"),
+        ("grafana/promtail:3.5.1", "grafana/promtail"),
+        ("registry:5000/a/promtail", "registry:5000/a/promtail"),
+        ("registry:5000/a/promtail:1@sha256:abc", "registry:5000/a/promtail"),
+        ("", ""),
+    ],
+)
+def test_repositories_of_images(image, name):
+    assert workloads.repository(image) == name
