@@ -61,7 +61,8 @@ def up(instance: Instance, *, with_kubernetes: bool, settings: Sequence[str] = (
         artifact = _artifacts(with_kubernetes, verify_cache)
         if changes:
             slurm.set_configuration(instance, changes)
-        if not _intact(instance):
+        fresh = not _intact(instance)
+        if fresh:
             _tear_down(instance)
             _start(instance, artifact, with_kubernetes)
         _switch_on(instance)
@@ -70,7 +71,7 @@ def up(instance: Instance, *, with_kubernetes: bool, settings: Sequence[str] = (
         else:
             _install(instance, with_kubernetes)
             status.mark_installed(instance, ["slurm", *(["kubernetes"] if with_kubernetes else [])])
-        if changes:
+        if changes and not fresh:
             slurm.push_configuration(instance)
     progress.note(f"Lab instance {instance.number} is up. Inventory: {instance.inventory}")
 
