@@ -193,7 +193,9 @@ def _go(go: Path, work: Path, *arguments: str, timeout: float = _DOWNLOAD_SECOND
     return command.run([str(go), *arguments], cwd=str(work), env=_go_environment(), timeout=timeout).stdout
 
 
-def _go_build(go: Path, work: Path, folder: Path, packages: list[str], link_flags: str = _LINK_FLAGS) -> None:
+def _go_build(
+    go: Path, work: Path, folder: Path, packages: list[str], names: Iterable[str], link_flags: str = _LINK_FLAGS
+) -> None:
     """Compile and link ``packages`` into ``folder``, telling how far it is: this may take eleven minutes."""
     total = len(_go(go, work, "list", "-deps", *packages).split())
     argv = [str(go), "build", "-v", "-trimpath", "-ldflags", link_flags, "-o", f"{folder}/", *packages]
@@ -205,7 +207,7 @@ def _go_build(go: Path, work: Path, folder: Path, packages: list[str], link_flag
     reader = threading.Thread(target=lambda: lines.extend(process.stderr or ()), daemon=True)
     reader.start()
     deadline = time.monotonic() + _BUILD_SECONDS
-    names = ", ".join(sorted({package.rsplit("/", 1)[-1] for package in packages}))
+    title = ", ".join(names)
     try:
         while True:
             try:
@@ -213,9 +215,9 @@ def _go_build(go: Path, work: Path, folder: Path, packages: list[str], link_flag
                 break
             except subprocess.TimeoutExpired:
                 # -v names a package when it is compiled; those that Go's own cache holds are not named
-                progress.note(f"  {names}: {len(lines)} packages compiled of at most {total}, then linking")
+                progress.note(f"  {title}: {len(lines)} packages compiled of at most {total}, then linking")
             if time.monotonic() > deadline:
-                raise LabError(f"Building {names} took over {_BUILD_SECONDS / 60:.0f} minutes")
+                raise LabError(f"Building {title} took over {_BUILD_SECONDS / 60:.0f} minutes")
     finally:
         if process.poll() is None:
             process.kill()
@@ -242,7 +244,7 @@ def _build_kubernetes(go: Path, folder: Path) -> None:
         _go(go, here, "mod", "edit", *(f"-replace={module}={module}@{staging_version}" for module in modules))
         # with the version on every package: otherwise go upgrades some to the newest minor and fails
         _go(go, here, "get", "-tool", *(f"{package}@{version}" for package in packages))
-        _go_build(go, here, folder, packages, kubernetes_link_flags(KUBERNETES_VERSION))
+        _go_build(go, here, folder, packages, KUBERNETES_COMMANDS, kubernetes_link_flags(KUBERNETES_VERSION))
 
 
 def staging_modules(go_mod: str) -> list[str]:
@@ -265,7 +267,7 @@ def _build_module(package: str, version: str, command_name: str) -> Callable[[Pa
             here = Path(work)
             _go(go, here, "mod", "init", f"lab/{command_name}")
             _go(go, here, "get", "-tool", f"{package}@{version}")
-            _go_build(go, here, folder, [package])
+            _go_build(go, here, folder, [package], [command_name])
         _rename_single(folder, command_name)
 
     return build
@@ -285,7 +287,7 @@ def _build_own(name: str) -> Callable[[Path, Path], None]:
             here = Path(work)
             shutil.copy(FILES / name / "main.go", here / "main.go")
             _go(go, here, "mod", "init", f"lab/{name}")
-            _go_build(go, here, folder, ["."])
+            _go_build(go, here, folder, ["."], [name])
         _rename_single(folder, name)
 
     return build

@@ -60,7 +60,7 @@ _PROMETHEUS_FILE = "90-prometheus.yaml"
 _CALL_SECONDS = 30
 _POLL_SECONDS = 5
 _DONE = (http.client.OK, http.client.CREATED)
-_READY_SECONDS = 120
+_READY_SECONDS = 180
 _FIELD_MANAGER = "lab"
 
 
