@@ -350,18 +350,20 @@ def _prometheus_status() -> bytes:
 
 
 def secret_objects(instance: Instance) -> dict:
-    """The Secrets of the cluster as one List: the pull secret, and the credentials of Loki's Ingress."""
-    names = (registry.NAME, registry.address(instance))
+    """The Secrets of the cluster as one List: the pull secret, and account and certificate of Loki's Ingress."""
+    config = registry.docker_config(instance, registry.NAME, registry.address(instance))
+    keys = pki.ensure(instance)
+    certificate = {f"tls.{suffix}": (keys / f"loki.{suffix}").read_text(encoding="ascii") for suffix in ("crt", "key")}
     return {"apiVersion": "v1", "kind": "List", "items": [
-        _secret("default", PULL_SECRET, ".dockerconfigjson", registry.docker_config(instance, *names),
-                "kubernetes.io/dockerconfigjson"),
-        _secret("loki", "loki-basic-auth", "auth", _htpasswd(instance), "Opaque"),
+        _secret("default", PULL_SECRET, "kubernetes.io/dockerconfigjson", {".dockerconfigjson": config}),
+        _secret("loki", "loki-basic-auth", "Opaque", {"auth": _htpasswd(instance)}),
+        _secret("loki", "loki-tls", "kubernetes.io/tls", certificate),
     ]}
 
 
-def _secret(namespace: str, name: str, key: str, value: str, kind: str) -> dict:
+def _secret(namespace: str, name: str, kind: str, values: dict[str, str]) -> dict:
     return {"apiVersion": "v1", "kind": "Secret", "type": kind, "metadata": {"namespace": namespace, "name": name},
-            "data": {key: base64.b64encode(value.encode()).decode()}}
+            "data": {key: base64.b64encode(value.encode()).decode() for key, value in values.items()}}
 
 
 def _htpasswd(instance: Instance) -> str:

@@ -19,6 +19,7 @@ the list of certificates changed, or one is about to expire; the authorities are
 from __future__ import annotations
 
 import base64
+import fcntl
 import hashlib
 import json
 import tempfile
@@ -64,6 +65,7 @@ def certificates(head_ip: str, bridge_ip: str, nodes: Mapping[str, str]) -> list
         Certificate("kwok", "kwok-controller"),
         Certificate("registry", "registry", server=True,
                     names=("DNS:head", "DNS:localhost", "IP:127.0.0.1", f"IP:{head_ip}")),
+        Certificate("loki", "loki", server=True, names=("DNS:loki.lab", f"IP:{head_ip}")),
         Certificate("bmc", "bmc", server=True, names=("DNS:bmc", "DNS:localhost", f"IP:{bridge_ip}")),
     ]
     for node, address in nodes.items():
@@ -133,6 +135,15 @@ def ensure(instance: Instance) -> Path:
     pairs = certificates(head_ip, instance.gateway, nodes)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.chmod(0o700)
+    with (folder / ".lock").open("w") as lock:  # several parts of the lab come up side by side
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _complete(folder, pairs, head_ip, list(nodes))
+    admin = (folder / "kubeconfigs" / "admin.conf").read_text()
+    hostfiles.write_private(administrator_kubeconfig(instance), admin)
+    return folder
+
+
+def _complete(folder: Path, pairs: list[Certificate], head_ip: str, nodes: list[str]) -> None:
     _ensure_authority(folder, "ca", "lab")
     _ensure_authority(folder, "front-proxy-ca", "lab-front-proxy")
     _ensure_service_account_key(folder)
@@ -142,10 +153,8 @@ def ensure(instance: Instance) -> Path:
         with ThreadPoolExecutor(max_workers=4) as pool:
             for _unused in pool.map(lambda pair: _issue(folder, pair), pairs):
                 pass
-        _write_kubeconfigs(folder, f"https://{head_ip}:{API_PORT}", list(nodes))
+        _write_kubeconfigs(folder, f"https://{head_ip}:{API_PORT}", nodes)
         stamp.write_text(fingerprint)
-    hostfiles.write_private(administrator_kubeconfig(instance), (folder / "kubeconfigs" / "admin.conf").read_text())
-    return folder
 
 
 def seed(instance: Instance) -> None:

@@ -122,13 +122,14 @@ def test_services_select_a_workload() -> None:
 
 
 def test_secrets_of_the_cluster(instance: Instance) -> None:
-    pull, loki = kubernetes.secret_objects(instance)["items"]
+    pull, loki, certificate = kubernetes.secret_objects(instance)["items"]
     config = json.loads(base64.b64decode(pull["data"][".dockerconfigjson"]))
     entry = config["auths"]["head:5000"]
     assert entry["username"] == "$oauthtoken"
     assert entry["password"].startswith("nvapi-")
     assert base64.b64decode(entry["auth"]).decode() == f"$oauthtoken:{entry['password']}"
     assert base64.b64decode(loki["data"]["auth"]).decode().startswith("loki:$apr1$")
+    assert set(certificate["data"]) == {"tls.crt", "tls.key"}
 
 
 # Readiness
