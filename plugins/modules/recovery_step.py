@@ -2,23 +2,27 @@
 # Copyright: mission_control.job_recovery contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run one step for a run's incidents; the work is in module_utils/recovery/frame.py."""
+"""Run steps for a run's incidents; the work is in module_utils/recovery/frame.py."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: recovery_step
-short_description: Run one step for the incidents of a run
+short_description: Run steps for the incidents of a run
 version_added: 0.1.0
 description:
-  - Runs a step for all incidents of the run that stand before it, and writes down what was intended and what became of
-    it. Incidents that do not stand before this step are left alone, so all steps can be run one after the other.
+  - Runs each step for all incidents of the run that stand before it, and writes down what was intended and what became
+    of it. Incidents that do not stand before a step are left alone, so that one pass over all steps in their order
+    advances every incident as far as it can go.
   - The emergency stop, the run's token and its lease are looked at right before each act.
   - A step that failed is no failure of the module. The incident goes another way or is left for a person.
 options:
-  step:
-    description: Name of the step, of RV(mission_control.job_recovery.recovery_incident#module:steps).
-    type: str
+  steps:
+    description:
+      - Names of the steps, as RV(mission_control.job_recovery.recovery_incident#module:steps) gave them. They are run
+        in their one order, whatever the order here.
+    type: list
+    elements: str
     required: true
     choices:
       - restart_daemon
@@ -64,21 +68,20 @@ author:
 EXAMPLES = r"""
 - name: Run the steps in their one order
   mission_control.job_recovery.recovery_step:
-    step: "{{ item }}"
+    steps: "{{ claim.steps }}"
     token: "{{ claim.token }}"
-  loop: "{{ claim.steps }}"
 """
 
 RETURN = r"""
 results:
   description:
-    - One for each incident that stood before the step.
+    - One for each incident and step that was run.
     - C(status) is V(done), V(waiting) or V(failed); V(stopped) by the emergency stop; V(lost) where another run has
       the incident now; V(interrupted) where nothing is known, so that the step is repeated.
   returned: success
   type: list
   elements: dict
-  sample: [{"incident": 7, "target": "node7", "status": "waiting", "why": "the boot of node7 is awaited"}]
+  sample: [{"incident": 7, "target": "node7", "step": "await_boot", "status": "waiting", "why": "it boots"}]
 """
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.entry import run_module

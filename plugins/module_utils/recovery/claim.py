@@ -24,6 +24,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.catalogue import JOB, NODE
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import Fault, Target
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.gates import Case, History, Verdict
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger import changes
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.database import Duplicate
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.rows import (
     ESCALATED,
@@ -266,7 +267,7 @@ class Claimer:
         if not verdict.passed:
             self._refuse_incident(subject, incident, look, verdict)
         elif incident.plan:
-            self._store.incidents.resume(incident.id)
+            self._store.incidents.change(incident.id, changes.resume())
             self._hand_out(incident, incident.plan, incident.step)
         else:
             self._write_decision(incident, decide.decide(case))
@@ -284,16 +285,16 @@ class Claimer:
         )
         why = "%s: %s" % (verdict.gate, verdict.why)
         if verdict.gate == "stopped":
-            self._store.incidents.note(incident.id, why)
+            self._store.incidents.change(incident.id, changes.note(why))
         elif not incident.acted:
             self._end(incident, why)
         elif verdict.gate in ("owner", "identity") and not look.unknown:
-            self._store.incidents.escalate(incident.id, "a person took over? %s" % why, incident.memory, keep_open=True)
+            taken = changes.escalate("a person took over? %s" % why, incident.memory)
+            self._store.incidents.change(incident.id, taken)
         else:
             pause = _RETRY_UNREADABLE if look.unknown else _RETRY_REFUSED
             wait = Wait(waits.TIME, {}, self._tools.now() + pause)
-            self._store.incidents.wait(incident.id, wait, why, incident.memory)
-            self._store.incidents.arrived(incident.id, progress=False)
+            self._store.incidents.change(incident.id, changes.wait(wait, why, incident.memory))
         self._refused(incident.target, verdict.gate, verdict.why)
         self._store.claims.drop(subject.key, self._token)
 
@@ -301,11 +302,12 @@ class Claimer:
         """An escalated incident ends when its target is well again, by whoever's hand."""
         if is_well(look):
             self._end(incident, "well again, not by us")
-        self._store.incidents.arrived(incident.id, progress=False)
+        else:
+            self._store.incidents.change(incident.id, changes.note(incident.why))
         self._store.claims.drop(subject.key, self._token)
 
     def _end(self, incident: Incident, why: str) -> None:
-        self._store.incidents.close(incident.id, why, incident.memory)
+        self._store.incidents.change(incident.id, changes.close(why, incident.memory))
         self._answer.ended.append({"incident": incident.id, "target": incident.target.name, "why": why})
 
     # shared
@@ -318,19 +320,18 @@ class Claimer:
         memory = {**incident.memory, **decision.memory}
         if decision.plan:
             step = decide.first_step(decision.plan, {})
-            self._store.incidents.remember(incident.id, memory)
             again = incident.round > 0 or bool(incident.plan)
-            self._store.incidents.set_plan(incident.id, decision.plan, step, decision.why, new_round=again)
+            change = changes.plan(decision.plan, step, decision.why, memory, new_round=again)
+            self._store.incidents.change(incident.id, change)
             self._hand_out(incident, decision.plan, step)
             return
         if decision.wait is not None:
-            self._store.incidents.wait(incident.id, decision.wait, decision.why, memory)
-            self._store.incidents.arrived(incident.id, progress=False)
+            self._store.incidents.change(incident.id, changes.wait(decision.wait, decision.why, memory))
             self._answer.waiting.append(
                 {"incident": incident.id, "target": incident.target.name, "why": decision.why}
             )
         else:
-            self._store.incidents.escalate(incident.id, decision.why, memory, keep_open=True)
+            self._store.incidents.change(incident.id, changes.escalate(decision.why, memory))
             self._answer.ended.append(
                 {"incident": incident.id, "target": incident.target.name, "why": decision.why}
             )

@@ -1,7 +1,7 @@
 # Copyright: mission_control.job_recovery contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One step for all incidents of a run that stand before it: check, write the intent, act, write the outcomes.
+"""A step for all incidents of a run that stand before it: check, write the intent, act, write the outcomes.
 
 What a killed run leaves is `started` without an outcome: the next run repeats the step with the intent of the first
 time. What a run that slept over its lease has left to do, it may not do: `Guard` raises before each act, and nothing
@@ -23,6 +23,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     waits,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.catalogue import NODE
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger import changes
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.rows import (
     PAUSED,
     Incident,
@@ -30,6 +31,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.store import (
     Store,
+    finished,
     open_store,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import Settings, load
@@ -49,7 +51,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 
 SPEC: dict[str, Any] = {
     "argument_spec": {
-        "step": {"type": "str", "required": True, "choices": list(plans.ORDER)},
+        "steps": {"type": "list", "elements": "str", "required": True, "choices": list(plans.ORDER)},
         "token": {"type": "str", "required": True, "no_log": False},
         "settings": {"type": "path"},
     },
@@ -68,12 +70,17 @@ _SLOT_PAUSE = 10.0
 
 
 def run(params: dict[str, Any], _check_mode: bool) -> dict[str, Any]:
-    """The module `recovery_step`: `{results: [{incident, target, status, why}], changed}`."""
+    """The module `recovery_step`: `{results: [{incident, target, step, status, why}], changed}`.
+
+    All steps of a run go through one session of the ledger and one set of adapters.
+    """
     settings = load(params["settings"])
+    results: list[dict[str, Any]] = []
     with open_store(settings.ledger) as store:
         guard = Guard(store, settings, params["token"])
         frame = Frame(store, settings, params["token"], make_tools(settings, guard))
-        results = frame.run(find_step(params["step"]))
+        for name in plans.in_order(set(params["steps"])):
+            results += frame.run(find_step(name))
     return {"results": results, "changed": any(result["status"] in (DONE, WAITING, FAILED) for result in results)}
 
 
@@ -113,14 +120,24 @@ class Guard:
             RecoveryError: the ledger cannot be asked, so nobody may act.
         """
         with self._lock:
-            reason = stop.stopped(self._settings, self._store)
-            if reason:
-                raise Stopped(reason)
+            by_file = stop.stopped_by_file(self._settings.stop_file)
+            if by_file:
+                raise Stopped(by_file)
             key = self._keys.get(work.incident)
             if key is None:
                 raise Lost("incident %d is not of this run" % work.incident)
-            self._store.claims.renew(key, self._token, self._settings.limits.lease)
+            self._renew(key)
             return self._settings.limits.lease
+
+    def _renew(self, key: str) -> None:
+        """The ledger's stop, the token and the lease in one statement; then which of them said no."""
+        try:
+            self._store.claims.renew(key, self._token, self._settings.limits.lease, unless=stop.STOP)
+        except Lost:
+            reason = stop.stopped(self._settings, self._store)
+            if reason:
+                raise Stopped(reason) from None
+            raise
 
 
 class Stopped(Lost):
@@ -146,6 +163,9 @@ class Frame:
         incidents = self._store.incidents.claimed(self._token, step.name)
         if not incidents:
             return []
+        reason = stop.stopped(self._settings, self._store)
+        if reason:
+            return [self._uncertain(incident, STOPPED, Stopped(reason)) for incident in incidents]
         if isinstance(self._tools.guard, Guard):
             self._tools.guard.know(incidents)
         results = []
@@ -177,7 +197,7 @@ class Frame:
         ]
 
     def _work(self, incident: Incident, machine: Optional[Machine], row: Optional[StepRow]) -> Work:
-        started = row.started_at if row else self._store.now()
+        started = row.started_at if row else self._tools.now()
         return Work(
             incident=incident.id,
             step=incident.step,
@@ -200,11 +220,7 @@ class Frame:
     def _begin(self, incident: Incident, work: Work, intent: Mapping[str, Any]) -> Any:
         """Write `started`; a `_Begun`, or the result that says why the step does not begin now."""
         try:
-            self._tools.guard(work)
-            row = self._store.claims.hold(incident.key, self._token, lambda: self._start(incident, intent))
-        except Stopped as exc:
-            self._store.claims.count_result(incident.key, self._token)
-            return _result(incident, STOPPED, str(exc))
+            row = self._start(incident, intent)
         except Lost as exc:
             return _result(incident, LOST, str(exc))
         if row is None:
@@ -221,13 +237,19 @@ class Frame:
         return _Begun(incident, row, work)
 
     def _start(self, incident: Incident, intent: Mapping[str, Any]) -> Optional[StepRow]:
-        """Inside the transaction of the claim. None when as many nodes reboot as may."""
-        if incident.step in _REBOOTING:
-            self._store.control.lock("reboots")
-            others = self._store.steps.under_way(_REBOOTING, plans.AWAIT_BOOT, incident.id)
+        """The step's row; None when as many nodes reboot as may."""
+        store = self._store
+        if incident.step not in _REBOOTING:
+            return store.steps.start(incident, self._token, intent)
+
+        def start_in_turn() -> Optional[StepRow]:
+            store.control.lock("reboots")  # two runs must not both count before either has begun
+            others = store.steps.under_way(_REBOOTING, plans.AWAIT_BOOT, incident.id)
             if others >= self._settings.limits.max_parallel_reboots:
                 return None
-        return self._store.steps.start(incident, self._token, intent)
+            return store.steps.start(incident, self._token, intent)
+
+        return store.claims.hold(incident.key, self._token, start_in_turn)
 
     def _act(self, step: Step, begun: Sequence[_Begun]) -> list[dict[str, Any]]:
         if not begun:
@@ -250,48 +272,40 @@ class Frame:
     def _uncertain(self, incident: Incident, status: str, exc: RecoveryError) -> dict[str, Any]:
         """No outcome is written: the incident stays where it is, and is dispatched again with back-off."""
         try:
-            self._store.claims.hold(
-                incident.key, self._token, lambda: self._store.incidents.note(incident.id, str(exc))
-            )
-            self._store.claims.count_result(incident.key, self._token)
+            self._store.claims.settle(incident, self._token, {}, changes.note(str(exc)))
         except Lost:
             return _result(incident, LOST, str(exc))
         return _result(incident, status, str(exc))
 
     def _settle(self, incident: Incident, outcome: Outcome) -> dict[str, Any]:
         """Write an outcome and what follows from it, if the claim is still this run's."""
+        status = PAUSED if outcome.status == WAITING else outcome.status
+        step = finished(status, outcome.why, outcome.proof)
         try:
-            self._store.claims.hold(incident.key, self._token, lambda: self._write(incident, outcome))
+            self._store.claims.settle(incident, self._token, step, self._following(incident, outcome))
         except Lost as exc:
             return _result(incident, LOST, str(exc))
         if outcome.status == DONE and incident.step == plans.CONFIRM and incident.target.kind == NODE:
             remember_healthy(self._store, self._tools, [incident.machine])
         return _result(incident, outcome.status, outcome.why)
 
-    def _write(self, incident: Incident, outcome: Outcome) -> None:
+    def _following(self, incident: Incident, outcome: Outcome) -> changes.Columns:
+        """What becomes of the incident by an outcome of its step."""
         memory = {**incident.memory, **outcome.remember}
-        status = PAUSED if outcome.status == WAITING else outcome.status
-        self._store.steps.finish(incident, status, outcome.why, outcome.proof)
-        self._store.claims.count_result(incident.key, self._token)
-        self._store.incidents.arrived(incident.id, outcome.status != WAITING)
         if outcome.status == WAITING and outcome.wait is not None:
-            self._store.incidents.wait(incident.id, outcome.wait, outcome.why, memory)
-        elif outcome.status == DONE:
-            self._done(incident, memory)
-        else:
-            self._failed(incident, outcome, memory)
-
-    def _done(self, incident: Incident, memory: Mapping[str, Any]) -> None:
+            return changes.wait(outcome.wait, outcome.why, memory)
+        if outcome.status != DONE:
+            return self._after_failure(incident, outcome, memory)
         following = plans.next_step(plans.PLANS[incident.plan], incident.step)
         if following:
-            self._store.incidents.advance(incident.id, following, memory)
-        elif decide.ends_closed(incident.plan):
-            self._store.incidents.close(incident.id, "", memory)
-        else:
-            why = "%s: held out of service for a person to look at" % incident.fault_kind
-            self._store.incidents.escalate(incident.id, incident.why or why, memory, keep_open=True)
+            return changes.advance(following, incident.why, memory)
+        if decide.ends_closed(incident.plan):
+            return changes.close(outcome.why, memory)
+        return changes.escalate(
+            "%s: held out of service for a person to look at" % (incident.why or incident.fault_kind), memory
+        )
 
-    def _failed(self, incident: Incident, outcome: Outcome, memory: Mapping[str, Any]) -> None:
+    def _after_failure(self, incident: Incident, outcome: Outcome, memory: Mapping[str, Any]) -> changes.Columns:
         machine = self._store.machines.get([incident.machine]).get(incident.machine) if incident.machine else None
         window = self._settings.limits.reboot_window
         reboots = self._store.steps.begun_lately(incident.machine, _REBOOTING, window, incident.id) if machine else 0
@@ -299,13 +313,10 @@ class Frame:
             incident.plan, incident.step, outcome.why, bool(machine and machine.bmc_url), not reboots
         )
         if not chosen.plan:
-            self._store.incidents.escalate(incident.id, chosen.why, memory, keep_open=True)
-            return
+            return changes.escalate(chosen.why, memory)
         done = {row.step: True for row in self._store.steps.of([incident.id]) if row.status == DONE}
-        self._store.incidents.remember(incident.id, memory)
-        self._store.incidents.set_plan(
-            incident.id, chosen.plan, decide.first_step(chosen.plan, done), chosen.why, new_round=True
-        )
+        first = decide.first_step(chosen.plan, done)
+        return changes.plan(chosen.plan, first, chosen.why, memory, new_round=True)
 
 
 def remember_healthy(store: Store, tools: Tools, names: Sequence[str]) -> None:
@@ -317,4 +328,10 @@ def remember_healthy(store: Store, tools: Tools, names: Sequence[str]) -> None:
 
 
 def _result(incident: Incident, status: str, why: str) -> dict[str, Any]:
-    return {"incident": incident.id, "target": incident.target.name, "status": status, "why": why}
+    return {
+        "incident": incident.id,
+        "target": incident.target.name,
+        "step": incident.step,
+        "status": status,
+        "why": why,
+    }

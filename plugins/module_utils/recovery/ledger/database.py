@@ -41,7 +41,11 @@ _DUPLICATE = 1062
 _LOCKED = (1205, 1213)  # lock wait timeout, deadlock: nothing was done, the whole transaction may run again
 _FORBIDDEN = (1044, 1045, 1142, 1143, 1227, 1370, 1698)
 _ABSENT = (1049, 1146, 1054)  # no database, no table, no column: not installed, or older than this collection
-_TRANSACTION_TRIES = 5
+_TRIES = 5
+
+
+class Sql(str):
+    """An expression of this package's own, to stand in a statement as it is; never a caller's text."""
 
 
 class Duplicate(Conflict):
@@ -76,9 +80,13 @@ class Database:
         return next(iter(found.values())) if found else None
 
     def write(self, sql: str, parameters: Sequence[Any] = ()) -> int:
-        """Run a statement; the number of rows that it changed."""
-        with self._cursor(sql, parameters) as cursor:
-            return cursor.rowcount
+        """Run a statement; the number of rows that it changed. Alone it is tried again while others are in the way."""
+
+        def once() -> int:
+            with self._cursor(sql, parameters) as cursor:
+                return cursor.rowcount
+
+        return once() if self._in_transaction else _insist(once)
 
     def insert(self, sql: str, parameters: Sequence[Any] = ()) -> int:
         """Run an INSERT; the number that the database gave to the row.
@@ -99,14 +107,7 @@ class Database:
         Raises:
             Locked: they stayed in the way.
         """
-        for attempt in range(1, _TRANSACTION_TRIES + 1):
-            try:
-                return self._once(work)
-            except Locked:
-                if attempt == _TRANSACTION_TRIES:
-                    raise
-                time.sleep(0.02 * attempt)
-        raise AssertionError("unreachable")
+        return _insist(lambda: self._once(work))
 
     def close(self) -> None:
         """End the session; never fails."""
@@ -116,9 +117,9 @@ class Database:
             pass  # it is over either way
 
     def _once(self, work: Callable[[], T]) -> T:
-        self.write("START TRANSACTION")
         self._in_transaction = True
         try:
+            self.write("START TRANSACTION")
             result = work()
             self.write("COMMIT")
             return result
@@ -197,6 +198,13 @@ def translate(exc: BaseException, where: str) -> RecoveryError:
     return Unreadable("the ledger at %s: %s (MySQL error %d)" % (where, type(exc).__name__, code))
 
 
+def assignments(columns: Mapping[str, Any], table: str = "") -> tuple[str, list[Any]]:
+    """`a = %s, b = NOW()` and its parameters; columns are named by this package, values are parameters or `Sql`."""
+    prefix = table + "." if table else ""
+    parts = ["%s%s = %s" % (prefix, name, _expression(value, prefix)) for name, value in columns.items()]
+    return ", ".join(parts), [value for value in columns.values() if not isinstance(value, Sql)]
+
+
 def pack(value: Any) -> str:
     """JSON text of plain data, for a column."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
@@ -258,6 +266,23 @@ def _password(path: str) -> str:
             "the ledger's password file %s cannot be read (%s)" % (path, type(exc).__name__),
             "run the role ledger again, as the account of the recovery service",
         ) from exc
+
+
+def _expression(value: Any, prefix: str) -> str:
+    """A placeholder, or an expression: one that begins in lower case begins with a column of the written table."""
+    if not isinstance(value, Sql):
+        return "%s"
+    return prefix + value if value[0].islower() else value
+
+
+def _insist(work: Callable[[], T]) -> T:
+    """Nothing of what other sessions were in the way of was done: it may run again."""
+    for attempt in range(1, _TRIES):
+        try:
+            return work()
+        except Locked:
+            time.sleep(0.02 * attempt)
+    return work()
 
 
 def _connection_errors() -> tuple[type, ...]:

@@ -4,9 +4,9 @@
 """The ledger's tables, one small class each: `Store.machines`, `.claims`, `.incidents`, `.steps`, `.records` and
 `.control`.
 
-Everything that a run writes about an incident goes through `Claims.hold`: in one short transaction the claim's row is
-locked, its token and its lease (by the database's clock) are looked at, and only then is written. So a run that slept
-over its lease can write nothing.
+What a run writes about a step goes through `Steps.start` and `Claims.settle`: statements that write only where the
+claim's token is this run's and its lease, by the database's clock, is not over. So a run that slept over its lease can
+write nothing. Several rows are written by one statement, which is shorter than a transaction and as whole.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, TypeVar
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import SLURM, Fault, Target
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger import rows, schema
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.changes import WHY
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.database import (
     NOW,
     Database,
     Duplicate,
+    Sql,
+    assignments,
     clip,
     connect,
     marks,
     pack,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.rows import (
-    CLOSED,
     ESCALATED,
     LIVE,
     OPEN,
     PAUSED,
     STARTED,
-    WAITING,
     Incident,
     Request,
     StepRow,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import LedgerSettings
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Lost, Machine, Wait
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Lost, Machine
 
 T = TypeVar("T")
 
-_WHY = 1000
 _DAY = 86400
 _MACHINE_FIELDS = ("slurm_name", "kubernetes_name", "ssh_address", "bmc_url", "smbios_uuid", "machine_id", "boot_id")
 
@@ -180,29 +180,55 @@ class Claims:
         """Give one claim back that came to nothing (attached, refused)."""
         self._db.write("DELETE FROM claims WHERE target_key = %s AND token = %s", (key, token))
 
-    def renew(self, key: str, token: str, lease: float) -> None:
+    def renew(self, key: str, token: str, lease: float, unless: str = "") -> None:
         """Look at token and lease, and lengthen the lease to `lease` seconds from now.
 
+        Args:
+            unless: a name in `Control`; while it has a value nothing is lengthened.
+
         Raises:
-            Lost: it is not this run's any more.
+            Lost: it is not this run's any more, or `unless` has a value.
         """
         changed = self._db.write(
-            "UPDATE claims SET lease_until = " + NOW + " + %s "
-            "WHERE target_key = %s AND token = %s AND lease_until > " + NOW,
-            (lease, key, token),
+            "UPDATE claims SET lease_until = " + NOW + " + %s WHERE target_key = %s AND token = %s "
+            "AND lease_until > " + NOW + " AND NOT EXISTS (SELECT 1 FROM control WHERE name = %s)",
+            (lease, key, token, unless),
         )
         if not changed:
             raise _lost(key)
 
-    def renew_all(self, token: str, lease: float) -> list[str]:
-        """Lengthen all leases of a run that are not over; the targets that it still has."""
-        self._db.write("UPDATE runs SET lease_until = " + NOW + " + %s WHERE token = %s", (lease, token))
+    def renew_all(self, token: str, lease: float) -> None:
+        """Lengthen all leases of a run that are not over."""
         self._db.write(
             "UPDATE claims SET lease_until = " + NOW + " + %s WHERE token = %s AND lease_until > " + NOW,
             (lease, token),
         )
-        found = self._db.rows("SELECT target_key FROM claims WHERE token = %s AND lease_until > " + NOW, (token,))
-        return [row["target_key"] for row in found]
+
+    def settle(
+        self, incident: Incident, token: str, step: Mapping[str, Any], change: Mapping[str, Any]
+    ) -> None:
+        """Write a step's outcome and what becomes of its incident, in one statement, if the claim is this run's.
+
+        Args:
+            step: columns of the step's row, empty where it was not begun.
+            change: columns of the incident's row, see `changes`.
+
+        Raises:
+            Lost: the claim is another run's, or the lease is over; nothing was written.
+        """
+        sets, values = assignments(change, "i")
+        if step:
+            more, step_values = assignments(step, "s")
+            sets, values = "%s, %s" % (sets, more), values + step_values
+        written = self._db.write(
+            "UPDATE claims c JOIN incidents i ON i.id = %%s "
+            "LEFT JOIN steps s ON s.incident = i.id AND s.round = %%s AND s.step = %%s "
+            "SET %s, c.results = c.results + 1 "
+            "WHERE c.target_key = %%s AND c.token = %%s AND c.lease_until > %s" % (sets, NOW),
+            [incident.id, incident.round, incident.step, *values, incident.key, token],
+        )
+        if not written:
+            raise _lost(incident.key)
 
     def hold(self, key: str, token: str, work: Callable[[], T]) -> T:
         """Call `work` (ledger writes only) in one transaction in which the claim is this run's.
@@ -231,12 +257,6 @@ class Claims:
         )
         self._db.write("UPDATE runs SET claimed = claimed + 1 WHERE token = %s", (token,))
 
-    def count_result(self, key: str, token: str) -> None:
-        """Note that a step gave a result for a claimed incident."""
-        self._db.write(
-            "UPDATE claims SET results = results + 1 WHERE target_key = %s AND token = %s", (key, token)
-        )
-
     def claimed(self, token: str) -> Optional[int]:
         """For how many incidents a run owes a result; None for a token that was never given."""
         number = self._db.value("SELECT claimed FROM runs WHERE token = %s", (token,))
@@ -260,7 +280,7 @@ class Claims:
         """How many runs are going, and dispatches on their way to one."""
         return int(
             self._db.value(
-                "SELECT (SELECT COUNT(*) FROM runs WHERE released_at IS NULL AND lease_until > " + NOW + ") + "
+                "SELECT (SELECT COUNT(DISTINCT token) FROM claims WHERE lease_until > " + NOW + ") + "
                 "(SELECT COUNT(*) FROM dispatches WHERE claimed_at IS NULL AND until > " + NOW + ") AS going"
             )
         )
@@ -295,7 +315,7 @@ class Incidents:
                 fault.source,
                 fault.suggested,
                 clip(request.by, 128),
-                pack({"reason": clip(request.reason, _WHY), "override": list(request.override)}),
+                pack({"reason": clip(request.reason, WHY), "override": list(request.override)}),
                 OPEN,
                 fault.seen_at,
             ),
@@ -339,63 +359,10 @@ class Incidents:
         )
         return [rows.incident_of(row) for row in found]
 
-    def set_plan(self, number: int, plan: str, step: str, why: str, new_round: bool) -> None:
-        """Write a decision: what is done, beginning with which step. `new_round` begins the steps' bookkeeping anew."""
-        self._db.write(
-            "UPDATE incidents SET plan = %s, step = %s, why = %s, state = %s, round = round + %s, wait_kind = '', "
-            "wait_args = '', wait_until = NULL, open_key = target_key, closed_at = NULL, updated_at = " + NOW + " "
-            "WHERE id = %s",
-            (plan, step, clip(why, _WHY), OPEN, 1 if new_round else 0, number),
-        )
-
-    def advance(self, number: int, step: str, memory: Mapping[str, Any]) -> None:
-        """On to the next step."""
-        self._db.write(
-            "UPDATE incidents SET step = %s, state = %s, memory = %s, why = '', wait_kind = '', wait_args = '', "
-            "wait_until = NULL, updated_at = " + NOW + " WHERE id = %s",
-            (step, OPEN, pack(dict(memory)), number),
-        )
-
-    def remember(self, number: int, memory: Mapping[str, Any]) -> None:
-        """Write what the steps remember."""
-        self._db.write("UPDATE incidents SET memory = %s WHERE id = %s", (pack(dict(memory)), number))
-
-    def resume(self, number: int) -> None:
-        """A wait is over (or a run died): the incident goes on with the step at which it stands."""
-        self._db.write(
-            "UPDATE incidents SET state = %s, wait_kind = '', wait_args = '', wait_until = NULL, updated_at = " + NOW
-            + " WHERE id = %s AND state IN (%s, %s)",
-            (OPEN, number) + LIVE,
-        )
-
-    def wait(self, number: int, wait: Wait, why: str, memory: Mapping[str, Any]) -> None:
-        """Write what the incident waits for, until when."""
-        self._db.write(
-            "UPDATE incidents SET state = %s, wait_kind = %s, wait_args = %s, wait_until = %s, why = %s, memory = %s, "
-            "dispatch_until = NULL, updated_at = " + NOW + " WHERE id = %s",
-            (WAITING, wait.kind, pack(dict(wait.args)), wait.until, clip(why, _WHY), pack(dict(memory)), number),
-        )
-
-    def escalate(self, number: int, why: str, memory: Mapping[str, Any], keep_open: bool) -> None:
-        """Hand it to a person; with `keep_open` the target gets no other incident until it is in service again."""
-        self._db.write(
-            "UPDATE incidents SET state = %s, step = '', why = %s, memory = %s, wait_kind = '', wait_args = '', "
-            "wait_until = NULL, open_key = IF(%s, target_key, NULL), closed_at = " + NOW + ", updated_at = " + NOW
-            + " WHERE id = %s",
-            (ESCALATED, clip(why, _WHY), pack(dict(memory)), 1 if keep_open else 0, number),
-        )
-
-    def close(self, number: int, why: str, memory: Mapping[str, Any]) -> None:
-        """It is over."""
-        self._db.write(
-            "UPDATE incidents SET state = %s, step = '', why = %s, memory = %s, wait_kind = '', wait_args = '', "
-            "wait_until = NULL, open_key = NULL, closed_at = " + NOW + ", updated_at = " + NOW + " WHERE id = %s",
-            (CLOSED, clip(why, _WHY), pack(dict(memory)), number),
-        )
-
-    def note(self, number: int, why: str) -> None:
-        """Write why it does not go on just now."""
-        self._db.write("UPDATE incidents SET why = %s WHERE id = %s", (clip(why, _WHY), number))
+    def change(self, number: int, columns: Mapping[str, Any]) -> None:
+        """Write a change; see `changes`."""
+        sets, values = assignments(columns)
+        self._db.write("UPDATE incidents SET %s WHERE id = %%s" % sets, [*values, number])
 
     def dispatch(self, due: Mapping[int, float]) -> int:
         """Note that these incidents are being dispatched, each for so many seconds; the dispatch's number."""
@@ -410,14 +377,6 @@ class Incidents:
                 (number, seconds, incident),
             )
         return number
-
-    def arrived(self, number: int, progress: bool) -> None:
-        """A dispatched incident's run gave a result. With `progress` the next dispatch needs no back-off."""
-        self._db.write(
-            "UPDATE incidents SET dispatch_until = NULL, dispatch_tries = IF(%s, 0, dispatch_tries), "
-            "updated_at = " + NOW + " WHERE id = %s",
-            (1 if progress else 0, number),
-        )
 
     def idle(self) -> set[int]:
         """Live and escalated incidents that no run has claimed and no dispatch is on its way for."""
@@ -542,49 +501,35 @@ class Steps:
         return rows.step_of(row) if row else None
 
     def start(self, incident: Incident, token: str, intent: Mapping[str, Any]) -> StepRow:
-        """Write `started`; the first intent stays. To be called inside `Claims.hold`."""
-        known = self.get(incident.id, incident.round, incident.step)
-        if known is None:
-            self._db.write(
-                "INSERT INTO steps SET incident = %s, round = %s, step = %s, machine = %s, token = %s, status = %s, "
-                "tries = 1, intent = %s, proof = '', started_at = " + NOW + ", last_started_at = " + NOW,
-                (
-                    incident.id,
-                    incident.round,
-                    incident.step,
-                    incident.machine or None,
-                    token,
-                    STARTED,
-                    pack(dict(intent)),
-                ),
-            )
-            self._db.write("UPDATE incidents SET acted = 1 WHERE id = %s", (incident.id,))
-        else:
-            self._db.write(
-                "UPDATE steps SET token = %s, status = %s, tries = tries + 1, last_started_at = " + NOW + " "
-                "WHERE incident = %s AND round = %s AND step = %s",
-                (token, STARTED, incident.id, incident.round, incident.step),
-            )
-        started = self.get(incident.id, incident.round, incident.step)
-        if started is None:
-            raise _lost(incident.key)
-        return started
+        """Write `started`, in one statement, if the claim is this run's. The first intent stays.
 
-    def finish(self, incident: Incident, status: str, why: str, proof: Mapping[str, Any]) -> None:
-        """Write what became of it. `waiting` is no end, but it is an outcome."""
-        self._db.write(
-            "UPDATE steps SET status = %s, tries = 0, why = %s, proof = %s, finished_at = IF(%s, NULL, " + NOW + ") "
-            "WHERE incident = %s AND round = %s AND step = %s",
+        Raises:
+            Lost: the claim is another run's, or the lease is over; nothing was written.
+        """
+        if not incident.acted:  # first, so that no step was ever begun by an incident that has not acted
+            self._db.write("UPDATE incidents SET acted = 1 WHERE id = %s", (incident.id,))
+        written = self._db.write(
+            "INSERT INTO steps (incident, round, step, machine, token, status, tries, intent, proof, started_at, "
+            "last_started_at) SELECT %s, %s, %s, %s, %s, %s, 1, %s, '', " + NOW + ", " + NOW + " FROM claims "
+            "WHERE target_key = %s AND token = %s AND lease_until > " + NOW + " "
+            "ON DUPLICATE KEY UPDATE token = VALUES(token), status = VALUES(status), tries = tries + 1, "
+            "last_started_at = VALUES(last_started_at)",
             (
-                status,
-                clip(why, _WHY),
-                pack(dict(proof)),
-                1 if status == PAUSED else 0,
                 incident.id,
                 incident.round,
                 incident.step,
+                incident.machine or None,
+                token,
+                STARTED,
+                pack(dict(intent)),
+                incident.key,
+                token,
             ),
         )
+        started = self.get(incident.id, incident.round, incident.step) if written else None
+        if started is None:
+            raise _lost(incident.key)
+        return started
 
     def begun_lately(self, machine: str, steps: Sequence[str], seconds: float, besides: int) -> int:
         """How many other incidents began one of these steps on a machine in the last seconds."""
@@ -637,7 +582,7 @@ class Records:
             "incident = %s, source = %s, why = %s, gates = %s, plan = %s, first_at = " + NOW + ", last_at = " + NOW
             + " ON DUPLICATE KEY UPDATE times = times + 1, last_at = VALUES(last_at), why = VALUES(why), "
             "gates = VALUES(gates), plan = VALUES(plan), source = VALUES(source)",
-            (key, fault_kind, gate, _DAY, incident, source, clip(why, _WHY), pack(dict(gates)), plan),
+            (key, fault_kind, gate, _DAY, incident, source, clip(why, WHY), pack(dict(gates)), plan),
         )
 
     def shadow_holds(self, besides: str, seconds: float) -> int:
@@ -733,6 +678,17 @@ class Control:
             "ON DUPLICATE KEY UPDATE changed_at = VALUES(changed_at)",
             (name,),
         )
+
+
+def finished(status: str, why: str, proof: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of a step's row for its outcome. `waiting` is an outcome and no end."""
+    return {
+        "status": status,
+        "tries": 0,
+        "why": clip(why, WHY),
+        "proof": pack(dict(proof)),
+        "finished_at": None if status == PAUSED else Sql(NOW),
+    }
 
 
 def held_reason(number: int, fault_kind: str) -> str:

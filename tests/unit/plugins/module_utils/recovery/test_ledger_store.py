@@ -20,11 +20,16 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.error
     Unreadable,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import Fault, Target
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger import database, schema
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger import (
+    changes,
+    database,
+    schema,
+)
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.database import Duplicate
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.rows import Request
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.store import (
     Store,
+    finished,
     open_store,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import LedgerSettings
@@ -103,13 +108,13 @@ def test_one_open_incident_for_a_target(store: Store) -> None:
     with pytest.raises(Duplicate):
         opened(store)
     opened(store, "node2")
-    store.incidents.close(number, "done", {})
+    store.incidents.change(number, changes.close("done", {}))
     assert opened(store) > number
 
 
 def test_an_escalated_incident_keeps_its_target(store: Store) -> None:
     number = opened(store)
-    store.incidents.escalate(number, "look at it", {}, keep_open=True)
+    store.incidents.change(number, changes.escalate("look at it", {}))
     with pytest.raises(Duplicate):
         opened(store)
 
@@ -136,7 +141,7 @@ def test_what_a_failed_transaction_wrote_is_gone(store: Store) -> None:
     number = opened(store)
 
     def work() -> None:
-        store.incidents.note(number, "never")
+        store.incidents.change(number, changes.note("never"))
         raise Conflict("no")
 
     with pytest.raises(Conflict):
@@ -148,16 +153,29 @@ def test_what_a_failed_transaction_wrote_is_gone(store: Store) -> None:
 
 def test_the_first_intent_stays(store: Store) -> None:
     number = opened(store)
-    store.incidents.set_plan(number, "reboot_over_ssh", "drain", "because", new_round=False)
+    store.incidents.change(number, changes.plan("reboot_over_ssh", "drain", "because", {}, new_round=False))
     incident = store.incidents.get(number)
     assert incident is not None
-    first = store.steps.start(incident, "a" * 32, {"boot_id": "one"})
-    second = store.steps.start(incident, "b" * 32, {"boot_id": "two"})
+    token = store.claims.begin("reboot_node", "test", 30)
+    with pytest.raises(Lost):
+        store.steps.start(incident, token, {"boot_id": "none"})
+    store.claims.take("node:node1", token, 30, number)
+    first = store.steps.start(incident, token, {"boot_id": "one"})
+    second = store.steps.start(incident, token, {"boot_id": "two"})
     assert (first.intent, first.tries) == ({"boot_id": "one"}, 1)
     assert (second.intent, second.tries) == ({"boot_id": "one"}, 2)
     assert second.started_at == first.started_at
-    store.steps.finish(incident, "done", "", {"proof": 1})
-    assert [row.status for row in store.steps.of([number])] == ["done"]
+    store.claims.settle(incident, token, finished("done", "", {"proof": 1}), changes.advance("cordon", "", {"a": 1}))
+    assert [(row.status, row.proof, row.tries) for row in store.steps.of([number])] == [("done", {"proof": 1}, 0)]
+    after = store.incidents.get(number)
+    assert after is not None
+    assert (after.step, after.memory, after.acted) == ("cordon", {"a": 1}, True)
+    assert store.claims.of_run(token) == [
+        {"incident": number, "target_key": "node:node1", "results": 1, "live": True}
+    ]
+    with pytest.raises(Lost):
+        store.claims.settle(incident, "b" * 32, finished("failed", "", {}), changes.close("stale", {}))
+    assert store.incidents.get(number) == after
 
 
 def test_refusals_are_counted(store: Store) -> None:
@@ -173,7 +191,7 @@ def test_hostile_text_is_only_text(store: Store, text: str) -> None:
         fault("node1"), Target("node", "node1"), "node:node1", "node1", Request(text, text, (text,))
     ).id
     wait = Wait("time", {"text": text}, 1.0)
-    store.incidents.wait(number, wait, text, {"text": text, text: 1})
+    store.incidents.change(number, changes.wait(wait, text, {"text": text, text: 1}))
     store.records.refuse("node:node1", "node_drained", "slurm", "owner", text, {"owner": text})
     store.records.attach(number, "node:node1", "node_drained", "slurm", {"text": text})
     store.control.put("stop", text, text)
@@ -209,7 +227,7 @@ def test_dispatches_and_runs_that_are_going(store: Store) -> None:
     token = store.claims.begin("advance", "test", 30, dispatch)
     store.claims.take("node:node1", token, 30, number)
     assert store.claims.going() == 1
-    store.incidents.arrived(number, True)
+    store.incidents.change(number, changes.note("arrived"))
     assert store.incidents.idle() == set()
     store.claims.release(token)
     assert store.claims.going() == 0
@@ -275,7 +293,7 @@ def test_no_secret_and_no_value_in_an_error(ledger: LedgerSettings, store: Store
 
 def test_retention_keeps_what_is_open(store: Store) -> None:
     kept, gone = opened(store, "node1"), opened(store, "node2")
-    store.incidents.close(gone, "done", {})
+    store.incidents.change(gone, changes.close("done", {}))
     store.records.refuse("node:node3", "node_drained", "slurm", "owner", "x", {})
     store.database.value("SELECT SLEEP(0.01)")
     assert store.records.expire(0.001) > 0
