@@ -38,7 +38,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.kuber
 View = TypeVar("View")
 
 WATCH_SECONDS = 240
-_MAX_PAUSE = 30.0
+_MAX_PAUSE = 5.0  # a server that is back is heard soon; asking costs it next to nothing
 _TYPES = frozenset(("ADDED", "MODIFIED", "DELETED", "BOOKMARK"))
 
 
@@ -122,6 +122,7 @@ class Mirror(Generic[View]):
         self._views: dict[str, View] = {}
         self._version = ""
         self._trouble: Optional[RecoveryError] = Unreachable("Kubernetes API: %s is not yet listed" % path)
+        self._listed_at = 0.0
         self._stop = threading.Event()
         self._thread: Optional[threading.Thread] = None
 
@@ -157,6 +158,7 @@ class Mirror(Generic[View]):
             except Expired:
                 failures = 0
                 self._version = ""
+                began = self._listed_at  # list at once, unless that was just done
             except RecoveryError as exc:
                 failures += 1
                 self._troubled(exc)
@@ -178,6 +180,7 @@ class Mirror(Generic[View]):
                     views[text(part(thing, "metadata"), "uid")] = view
         if not version:
             raise Unreadable("Kubernetes API: the list of %s has no resource version" % self._path)
+        self._listed_at = time.monotonic()
         with self._lock:
             self._views, self._version, self._trouble = views, version, None
 
