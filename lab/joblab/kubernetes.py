@@ -197,6 +197,7 @@ def install(instance: Instance) -> None:
         pushing = pool.submit(_fill_registry, instance)
         wait_for_api(instance)
         objects = pool.submit(apply_components, instance)
+        wait_for_controllers(instance)
         with progress.step("Kubernetes: all nodes Ready"):
             wait_for_nodes(instance)
         for work in (*started, pushing, objects):
@@ -234,16 +235,22 @@ def _fill_registry(instance: Instance) -> None:
 
 
 def wait_for_api(instance: Instance, timeout: float = _READY_SECONDS) -> None:
-    """Wait until the API server is ready and its controllers work (the default service account is there)."""
-
-    def there(path: str) -> bool:
-        return _call(instance, "GET", path)[0] == http.client.OK
-
-    with progress.step("Kubernetes: API ready, controllers at work"):
+    """Wait until the API server is ready."""
+    with progress.step("Kubernetes: API ready"):
         command.wait_for("the Kubernetes API is ready (on the head: journalctl -u kube-apiserver)",
-                         lambda: there("/readyz"), timeout=timeout)
+                         lambda: _is_there(instance, "/readyz"), timeout=timeout)
+
+
+def wait_for_controllers(instance: Instance, timeout: float = _READY_SECONDS) -> None:
+    """Wait until the controllers work: the default service account, which every pod needs, is there."""
+    account = "/api/v1/namespaces/default/serviceaccounts/default"
+    with progress.step("Kubernetes: controllers at work"):
         command.wait_for("the Kubernetes controllers work (on the head: journalctl -u kube-controller-manager)",
-                         lambda: there("/api/v1/namespaces/default/serviceaccounts/default"), timeout=timeout)
+                         lambda: _is_there(instance, account), timeout=timeout)
+
+
+def _is_there(instance: Instance, path: str) -> bool:
+    return _call(instance, "GET", path)[0] == http.client.OK
 
 
 def _call(
