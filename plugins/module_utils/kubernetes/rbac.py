@@ -29,6 +29,7 @@ OBSERVE: tuple[Grant, ...] = (
     Grant("", "nodes", ("get", "list", "watch"), "see nodes that are not ready"),
     Grant("", "pods", ("list", "watch"), "see what ended the pods of a Job, and pods that never end"),
     Grant("batch", "jobs", ("get", "list", "watch"), "see Jobs that failed"),
+    Grant("", "events", ("list",), "see what became of a Job's pods that are gone"),
     Grant("coordination.k8s.io", "leases", ("get",), "see whether a kubelet is alive (kube-node-lease)"),
 )
 

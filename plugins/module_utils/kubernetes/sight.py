@@ -3,15 +3,19 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the event source `kubernetes` sees: nodes, Jobs and pods mirrored by watches, looked at once a second.
 
-A look costs no request: it judges what the mirrors hold. While one of them does not know, nothing is known.
+A look judges what the mirrors hold, and asks for nothing but the events of Jobs that failed without a trace. While one
+of the mirrors does not know, nothing is known.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import Any, Callable, Sequence
 
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import detect
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import detect, evidence
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.causes import Cause
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.client import (
     KubernetesClient,
     path_of,
@@ -39,6 +43,9 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 SOURCE = "kubernetes"
 INTERVAL = 1.0
 STUCK_GRACE = 30.0  # seconds beyond a pod's own grace period
+_TRACE_EVERY = 30.0  # seconds between two questions for the events of one Job, which may come late
+_TRACE_TIMES = 3
+_TRACES_PER_LOOK = 5
 
 Clock = Callable[[], float]
 
@@ -61,7 +68,8 @@ class KubernetesSight:
     def look(self, settings: Settings) -> list[dict[str, Any]]:
         """The events to send now: every fault when it is new, and once a minute while it lasts.
 
-        Blocks for no request. Without a kubeconfig in the settings there is no Kubernetes, and so no fault.
+        Meant for a thread of its own, as it may ask the server (see above). Without a kubeconfig in the settings there
+        is no Kubernetes, and so no fault.
 
         Raises:
             RecoveryError: the API server does not answer at present, or was not yet listed; nothing is known.
@@ -95,6 +103,7 @@ class _Eyes:
     def __init__(self, client: KubernetesClient) -> None:
         self._client = client
         self._disrupted = detect.CauseMemory()
+        self._asked: dict[str, tuple[int, float]] = {}  # by a Job's uid: how often, and when again
         self._nodes: Mirror[NodeView] = Mirror(client, path_of("v1", "nodes"), node_view)
         self._jobs: Mirror[JobView] = Mirror(client, path_of("batch/v1", "jobs"), job_view)
         # of all pods only those are remembered that something is wrong with, or that are on their way out
@@ -108,12 +117,27 @@ class _Eyes:
         """All that is wrong now."""
         nodes, jobs, pods = self._nodes.views(), self._jobs.views(), self._pods.views()
         everybody = settings.jobs == "all"
-        grace = settings.kubernetes.node_grace
+        causes = self._disrupted.look(jobs, pods, everybody)
+        self._trace([job for job in jobs if causes.get(job.uid) is Cause.UNKNOWN])
         return [
-            *detect.node_faults(nodes, now, grace),
+            *detect.node_faults(nodes, now, settings.kubernetes.node_grace),
             *detect.pod_faults(nodes, pods, now, STUCK_GRACE),
-            *detect.job_faults(jobs, self._disrupted.look(jobs, pods, everybody), everybody),
+            *detect.job_faults(jobs, causes, everybody),
         ]
+
+    def _trace(self, jobs: Sequence[JobView]) -> None:
+        """Ask for the events of Jobs whose failure nothing explains any more; the next look has the answer."""
+        asked = {job.uid: self._asked.get(job.uid, (0, 0.0)) for job in jobs}
+        now = time.monotonic()
+        due = [job for job in jobs if asked[job.uid][0] < _TRACE_TIMES and asked[job.uid][1] <= now]
+        for job in due[:_TRACES_PER_LOOK]:
+            asked[job.uid] = (asked[job.uid][0] + 1, now + _TRACE_EVERY)
+            try:
+                for pod in evidence.disrupted_pods(self._client, job):
+                    self._disrupted.note(pod)
+            except RecoveryError as exc:  # what the mirrors show counts without it
+                logging.getLogger("job_recovery.kubernetes").warning("events of Job %s: %s", job.key, exc)
+        self._asked = asked
 
     def close(self) -> None:
         """Ask the mirrors to end; what they still wait for ends with their deadlines."""

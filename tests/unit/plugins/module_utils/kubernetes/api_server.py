@@ -276,13 +276,18 @@ def _matches(groups: tuple, group: str, namespace: str | None, resource: str) ->
 
 
 def _selected(thing: dict, query: dict) -> bool:
-    for key, value in (pair.split("=") for pair in filter(None, [query.get("fieldSelector")])):
-        if key == "spec.nodeName" and thing.get("spec", {}).get("nodeName") != value:
+    for key, value in _pairs(query.get("fieldSelector")):
+        found: object = thing
+        for name in key.split("."):
+            found = found.get(name) if isinstance(found, dict) else None
+        if found != value:
             return False
-    for key, value in (pair.split("=") for pair in filter(None, [query.get("labelSelector")])):
-        if thing["metadata"].get("labels", {}).get(key) != value:
-            return False
-    return True
+    labels = thing["metadata"].get("labels", {})
+    return all(labels.get(key) == value for key, value in _pairs(query.get("labelSelector")))
+
+
+def _pairs(selector: str | None) -> list[list[str]]:
+    return [pair.split("=") for pair in selector.split(",")] if selector else []
 
 
 def _merged(there: object, patch: object) -> object:

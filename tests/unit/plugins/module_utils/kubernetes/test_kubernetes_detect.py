@@ -26,6 +26,9 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.kuber
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import settings
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import parse_event
+from ansible_collections.mission_control.job_recovery.tests.unit.plugins.module_utils.kubernetes.api_server import (
+    status,
+)
 
 NOW = 1796036820.0
 OURS = {"unschedulable": True, "ownership": Hold("7", False, NOW).as_text(), "cordon_managers": (FIELD_MANAGER,)}
@@ -210,6 +213,50 @@ def test_a_job_that_lost_its_node_is_seen_although_its_pod_is_gone(api, kubeconf
     job["status"] = {"conditions": [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}]}
     api.put("/apis/batch/v1/namespaces/a/jobs/train", job)
     assert looked(sight, site(kubeconfig)) == [(detect.JOB_FAILED, [{"job": "a/train", "uid": "u1"}])]
+    sight.close()
+
+
+def put_event(api, name, involved, reason, reporter, message=""):
+    event = {"kind": "Event", "involvedObject": involved, "reason": reason, "message": message}
+    stamps = {"lastTimestamp": "2026-11-30T11:00:00Z", "source": {"component": reporter}}
+    api.put("/api/v1/namespaces/a/events/" + name, {**event, **stamps})
+
+
+def put_failed_job(api):
+    failed = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}
+    metadata = {"uid": "u1", "annotations": {"mission-control/auto-resume": "{}"}}
+    job = {"kind": "Job", "metadata": metadata, "spec": {}, "status": {"conditions": [failed]}}
+    api.put("/apis/batch/v1/namespaces/a/jobs/train", job)
+    message = "Created pod: train-x7x"
+    put_event(api, "e1", {"kind": "Job", "uid": "u1"}, "SuccessfulCreate", "job-controller", message)
+
+
+@pytest.mark.parametrize(
+    ("reason", "reporter", "fault"),
+    [
+        ("TaintManagerEviction", "taint-eviction-controller", True),
+        ("NodeNotReady", "node-controller", True),
+        ("Preempted", "default-scheduler", True),
+        ("TaintManagerEviction", "somebody", False),
+        ("BackOff", "kubelet", False),
+    ],
+)
+def test_a_job_that_failed_before_anybody_looked_is_explained_by_events(api, kubeconfig, reason, reporter, fault):
+    put_failed_job(api)
+    put_event(api, "e2", {"kind": "Pod", "name": "train-x7x"}, reason, reporter)
+    sight = KubernetesSight()
+    expected = [(detect.JOB_FAILED, [{"job": "a/train", "uid": "u1"}])] if fault else []
+    assert looked(sight, site(kubeconfig), 5 if fault else 0.6) == expected
+    assert len([request for request in api.requests if "/events?" in request]) == 2
+    sight.close()
+
+
+def test_events_that_may_not_be_read_hinder_nothing(api, kubeconfig):
+    put_failed_job(api)
+    put_node(api, "Unknown")
+    api.tell("GET", "/api/v1/namespaces/a/events", 403, status(403, "Forbidden"), times=100)
+    sight = KubernetesSight()
+    assert looked(sight, site(kubeconfig)) == [(detect.NODE_NOT_READY, [{"node": "n1"}])]
     sight.close()
 
 
