@@ -141,8 +141,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         """
         super().parse(inventory, loader, path, cache=cache)
         self._read_config_data(path)
+        filters = [self.get_option(name) for name in ("partitions", "states", "exclude_states")]
         for node in self._nodes(path, cache):
-            if self._is_wanted(node):
+            if is_wanted(node, *filters):
                 self._add(node)
 
     def _nodes(self, path: str, cache: bool) -> list[dict[str, Any]]:
@@ -167,16 +168,6 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         except RecoveryError as exc:
             raise AnsibleParserError("the inventory cannot be read from Slurm: %s" % exc) from exc
 
-    def _is_wanted(self, node: dict[str, Any]) -> bool:
-        states = {node["base_state"], *node["flags"]}
-        if states.intersection(_upper(self.get_option("exclude_states"))):
-            return False
-        wanted_states = _upper(self.get_option("states"))
-        wanted_partitions = self.get_option("partitions")
-        return (not wanted_states or bool(states.intersection(wanted_states))) and (
-            not wanted_partitions or bool(set(wanted_partitions).intersection(node["partitions"]))
-        )
-
     def _add(self, node: dict[str, Any]) -> None:
         name = node["name"]
         self.inventory.add_host(name)
@@ -199,6 +190,17 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         for word in words:
             group = self._sanitize_group_name(prefix + word.lower())
             self.inventory.add_host(host, group=self.inventory.add_group(group))
+
+
+def is_wanted(
+    node: dict[str, Any], partitions: Iterable[str], states: Iterable[str], excluded: Iterable[str]
+) -> bool:
+    """Whether the filters let a node through: in one of the partitions and states, if named, and not excluded."""
+    has = {node["base_state"], *node["flags"]}
+    if has.intersection(_upper(excluded)):
+        return False
+    in_partition = not partitions or bool(set(partitions).intersection(node["partitions"]))
+    return in_partition and (not states or bool(has.intersection(_upper(states))))
 
 
 def _upper(words: Iterable[str]) -> set[str]:

@@ -87,8 +87,8 @@ results:
       description: >-
         One word for it. Refused: C(cancelled), C(completed), C(purged), C(not_batch), C(requeue_disabled),
         C(not_het_leader), C(ended_again), C(begin_time_of_user), C(not_understood). Waiting: C(completing),
-        C(not_requeued_yet), C(not_released_yet). Done: C(pending), C(held). Failed: C(unknown), C(purged), or the cause
-        that Slurm gave, such as C(forbidden).
+        C(not_requeued_yet), C(not_released_yet). Done: C(pending), C(held), C(ended). Failed: C(unknown), C(purged), or
+        the cause that Slurm gave, such as C(forbidden).
       type: str
       sample: ""
     changed:

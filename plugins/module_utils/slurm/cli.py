@@ -80,7 +80,7 @@ class Slurm:
         return self._run(self._commands.node_states(partitions))
 
     def node_events(self, names: Iterable[str], since: int) -> Any:
-        """Return what slurmdbd recorded of nodes since a time: `name`, `state`, `reason`, `user`, `time`."""
+        """Return the `NodeEvent`s that slurmdbd recorded of nodes since a time."""
         return self._run(self._commands.node_events(names, since))
 
     def jobs(self, ids: Iterable[Any], missing_ok: bool = False) -> Any:

@@ -130,7 +130,7 @@ _COMPLAINTS: tuple[tuple[str, type[RecoveryError], str, str], ...] = (
     ("requested operation is presently disabled", Conflict, "requeue_disabled", ""),
     ("job is pending execution", Conflict, "pending", ""),
     ("job/step already completing or completed", Conflict, "ended", ""),
-    ("not the leader", Conflict, "not_het_leader", ""),
+    ("not heterogeneous job leader", Conflict, "not_het_leader", ""),
     ("operation only allowed on leader job", Conflict, "not_het_leader", ""),
     ("not supported for heterogeneous", Conflict, "not_het_leader", ""),
     ("invalid node state", Conflict, "invalid_node_state", ""),
@@ -210,14 +210,13 @@ class Commands:
             argv.append("Reason=" + reason)
         check((yield argv), "set %s to %s" % (hostlist.compress(wanted), state))
 
-    def node_events(self, names: Iterable[str], since: int) -> Operation[list[dict[str, Any]]]:
+    def node_events(self, names: Iterable[str], since: int) -> Operation[list[models.NodeEvent]]:
         """See `Slurm.node_events`."""
-        columns = parse_text.Columns(("nodename", "state", "reason", "user", "timestart"), _separator())
-        argv = ["sacctmgr", "--readonly", "--noheader", "--parsable", "show", "event",
-                "Nodes=" + ",".join(map(hostlist.check_name, names)), "Start=" + _sacct_time(since),
-                "Format=" + ",".join(columns.names)]
+        wanted = [hostlist.check_name(name) for name in names]
+        argv = ["sacctmgr", "--readonly", "--noheader", "--parsable2", "show", "event", "Nodes=" + ",".join(wanted),
+                "Start=" + _sacct_time(since), "Format=NodeName,State,User,TimeStart,Reason"]
         output = check((yield argv), "read the events of nodes")
-        return _events(output.text)
+        return parse_text.parse_node_events(output.text, wanted)
 
     # Jobs
 
@@ -415,21 +414,3 @@ def _separator() -> str:
 def _sacct_time(epoch: int) -> str:
     """A time as sacct and sacctmgr read it; the commands run with TZ=UTC."""
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(epoch))
-
-
-def _events(text: str) -> list[dict[str, Any]]:
-    """Lines of `sacctmgr show event`, which knows no delimiter of ours: the reason is what stands in the middle."""
-    events = []
-    for line in text.splitlines():
-        cells = line.split("|")
-        if len(cells) < 6 or cells[-1]:
-            continue
-        user = re.match(r"(?P<name>[^()]*)(?:\((?P<uid>[0-9]+)\))?\Z", cells[-3])
-        events.append({
-            "name": cells[0],
-            "state": cells[1],
-            "reason": values.user_text("|".join(cells[2:-3])),
-            "user": values.text(user.group("name")) if user else None,
-            "time": values.text_time(cells[-2], "the time of an event"),
-        })
-    return events

@@ -135,6 +135,8 @@ def judge_after(state: str, job: Job | None, recorded: int, now: float) -> Verdi
         return Verdict(status=FAILED, why="purged")
     if state == "requeued":
         return _judge_proof(job, recorded)
+    if job.finished and job.understood:  # it was quick
+        return Verdict(why="ended")
     verdict = _judge_release(job, now)
     return Verdict(verdict.act, WAITING, "not_released_yet") if verdict.act else verdict
 

@@ -260,6 +260,21 @@ class NodeState:
 
 
 @dataclasses.dataclass(frozen=True)
+class NodeEvent:
+    """What slurmdbd recorded of a node: a drain or a failure, when it began, by whom and why.
+
+    slurmctld reports a drain when the node is idle, or gets idle; a drain of a drained node with another reason is an
+    event of its own, also if a resume ended it a moment later (seen on 24.11.5).
+    """
+
+    name: str
+    state: str
+    user: str | None
+    time: int | None
+    reason: str | None
+
+
+@dataclasses.dataclass(frozen=True)
 class JobState:
     """The cheap look at a job, without any text of its user. `array_tasks` as in `Job`."""
 

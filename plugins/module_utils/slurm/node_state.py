@@ -22,7 +22,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.error
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import hostlist, reasons
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.cli import DEFAULT_TIMEOUT, SlurmCli
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Node
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Node, NodeEvent
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.outcome import (
     DONE,
     FAILED,
@@ -172,13 +172,13 @@ def _judge_after_resume(request: Request, node: Node) -> Verdict:
     return Verdict(False)
 
 
-def slipped_in(request: Request, events: Iterable[Mapping[str, Any]], since: int) -> dict[str, str]:
+def slipped_in(request: Request, events: Iterable[NodeEvent], since: int) -> dict[str, str]:
     """Return, by node, the reason of somebody else's drain that slurmdbd recorded since a time. Pure."""
     found = {}
     for event in events:
-        node = Node(name=event["name"], base_state="IDLE", reason=event["reason"])
-        if (event["time"] or 0) >= since and request.owner(node) in (reasons.PERSON, reasons.TOOL):
-            found[node.name] = event["reason"]
+        node = Node(name=event.name, base_state="IDLE", reason=event.reason)
+        if event.reason and (event.time or 0) >= since and request.owner(node) in (reasons.PERSON, reasons.TOOL):
+            found[event.name] = event.reason
     return found
 
 
@@ -232,8 +232,12 @@ class Change:
         outcomes = []
         for name in names:
             node, verdict = before.get(name), judge(self._request, before.get(name))
-            after = _show(_foreseen(self._request, node)) if verdict.write and node else None
-            outcomes.append(Outcome(name, verdict.status, verdict.why, _show(node), after, verdict.write))
+            if not verdict.write or node is None:
+                outcomes.append(Outcome(name, verdict.status, verdict.why, _show(node)))
+                continue
+            after = _foreseen(self._request, node)
+            verdict = judge_after(self._request, after)
+            outcomes.append(Outcome(name, verdict.status, verdict.why, _show(node), _show(after), True))
         return outcomes
 
     def make(self, names: Sequence[str]) -> list[Outcome]:
@@ -298,7 +302,7 @@ class Change:
             self._slurm.update_node([name], "DRAIN", reason)
         return {name: "tool" if reasons.tool_of(reason) else "person" for name, reason in wishes.items()}
 
-    def _events(self, names: Sequence[str], since: int) -> list[dict[str, Any]]:
+    def _events(self, names: Sequence[str], since: int) -> list[NodeEvent]:
         """A cluster without slurmdbd has no events; giving back does not depend on them."""
         try:
             return self._slurm.within(_EVENTS_TIMEOUT).node_events(names, since - _EVENTS_SLACK)

@@ -10,6 +10,7 @@ times too. Fields that are missing in a version are None; fields that decide (na
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Unreadable
@@ -118,12 +119,19 @@ def _job(record: dict[str, Any]) -> models.Job:
         submit_time=values.json_time(record.get("submit_time")),
         begin_time=values.json_time(record.get("eligible_time")),
         start_time=values.json_time(record.get("start_time")),
-        end_time=values.json_time(record.get("end_time")),
+        end_time=_end_time(record, state),
         partition=values.text(_string(record, "partition")),
         dependency=values.text(_string(record, "dependency")),
         excluded_nodes=values.nodes(_string(record, "excluded_nodes")),
         priority=values.integer(record.get("priority")),
     )
+
+
+def _end_time(record: dict[str, Any], state: str) -> int | None:
+    """The end, or the latest possible one; without a time limit Slurm's JSON says "in a year", its text nothing."""
+    if state not in models.JOB_ENDED and values.number(record.get("time_limit")) == math.inf:
+        return None
+    return values.json_time(record.get("end_time"))
 
 
 def _words(record: dict[str, Any], key: str, required: bool = True) -> list[str]:

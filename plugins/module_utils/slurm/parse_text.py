@@ -14,6 +14,7 @@ into his text. sinfo knows columns of a fixed width only.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Unreadable
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import models, values
@@ -198,7 +199,7 @@ def _job(fields: Fields) -> models.Job:
         state=state,
         flags=flags,
         array_job_id=values.text_integer(fields.get("ArrayJobId"), "ArrayJobId"),
-        array_task_id=int(tasks) if single else None,
+        array_task_id=values.text_integer(tasks, "ArrayTaskId") if single else None,
         array_tasks=None if single else values.text(tasks),
         het_job_id=values.text_integer(fields.get("HetJobId"), "HetJobId"),
         het_job_offset=values.text_integer(fields.get("HetJobOffset"), "HetJobOffset"),
@@ -213,7 +214,7 @@ def _job(fields: Fields) -> models.Job:
         restart_count=values.text_integer(fields.get("Restarts"), "Restarts"),
         requeue=_flag(fields.get("Requeue")),
         batch=_flag(fields.get("BatchFlag")),
-        comment=values.user_text(fields.get("Comment")),
+        comment=values.user_text(fields.get("Comment", "").rstrip(" ")),  # 24.11 puts a space behind it
         admin_comment=values.user_text(fields.get("AdminComment")),
         stdout=values.user_text(fields.get("StdOut")),
         stderr=values.user_text(fields.get("StdErr")),
@@ -292,7 +293,7 @@ def parse_job_state(row: Fields) -> models.JobState:
         state=state,
         flags=flags,
         array_job_id=array_job_id if is_array else None,
-        array_task_id=int(tasks) if tasks is not None and tasks.isdigit() else None,
+        array_task_id=values.text_integer(tasks, "task") if tasks is not None and tasks.isdigit() else None,
         array_tasks=tasks if tasks is not None and not tasks.isdigit() else None,
         state_reason=values.text(row.get("reason")),
         uid=values.text_integer(row.get("uid"), "uid"),
@@ -339,6 +340,30 @@ def accounting_state(value: str) -> tuple[str, int | None]:
         raise Unreadable("%r is not the state of a job" % value[:80])
     uid = match.group("uid")
     return match.group("state"), None if uid is None else int(uid)
+
+
+def parse_node_events(output: str, names: Iterable[str]) -> list[models.NodeEvent]:
+    """Return the lines of `sacctmgr show event`, whose last column is the reason; only `names` begin a line.
+
+    sacctmgr cannot be given a separator, and a reason may go over several lines and hold any character.
+    """
+    known = "|".join(re.escape(name) for name in names)
+    columns = r"^(?P<name>%s)\|(?P<state>[^|\n]*)\|(?P<user>[^|\n]*)\|(?P<time>[^|\n]*)\|" % known
+    start = re.compile(columns, re.MULTILINE)
+    found = list(start.finditer(output))
+    if output.strip() and (not found or found[0].start()):
+        raise Unreadable("the answer of sacctmgr does not begin with a node: %r" % output[:80])
+    ends = [match.start() for match in found[1:]] + [len(output)]
+    return [
+        models.NodeEvent(
+            name=match.group("name"),
+            state=match.group("state"),
+            user=values.text(match.group("user").partition("(")[0]),
+            time=values.text_time(match.group("time"), "the time of an event"),
+            reason=values.user_text(output[match.end():end].rstrip("\n")),
+        )
+        for match, end in zip(found, ends)
+    ]
 
 
 def parse_node_states(output: bytes, widths: tuple[int, int, int]) -> list[models.NodeState]:

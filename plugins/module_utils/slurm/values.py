@@ -68,13 +68,13 @@ def json_time(value: Any) -> int | None:
 
 
 def text_integer(value: str | None, what: str) -> int | None:
-    """A whole number of Slurm's text."""
+    """A whole number of Slurm's text; its number for "none" is None (`ArrayTaskId=4294967294`)."""
     word = text(value)
     if word is None:
         return None
     if not re.match(r"[0-9]{1,20}\Z", word):
         raise Unreadable("%s is %r, not a number" % (what, word[:80]))
-    return int(word)
+    return None if int(word) in _NO_VALUES else int(word)
 
 
 def text_time(value: str | None, what: str = "time") -> int | None:

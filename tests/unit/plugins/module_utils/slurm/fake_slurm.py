@@ -163,13 +163,13 @@ def squeue(world: dict, arguments: list[str]) -> int:
 
 
 def sacctmgr(world: dict, arguments: list[str]) -> int:
-    if arguments[:5] != ["--readonly", "--noheader", "--parsable", "show", "event"]:
+    if arguments[:5] != ["--readonly", "--noheader", "--parsable2", "show", "event"]:
         return refuse("sacctmgr", arguments)
     if world.get("events") is None:
         sys.stderr.write("You are not running a supported accounting_storage plugin\n")
         return 1
     for event in world["events"]:
-        sys.stdout.write("|".join([*event, ""]) + "\n")
+        sys.stdout.write("|".join(event) + "\n")
     return 0
 
 

@@ -64,6 +64,8 @@ def test_complaints(fake: Any, stderr: str, error: type[RecoveryError], cause: s
     ("Requested operation is presently disabled for job 7", Conflict, "requeue_disabled"),
     ("Only batch jobs are accepted or processed for job 7", Conflict, "not_batch"),
     ("Job is pending execution for job 7", Conflict, "pending"),
+    ("Job not heterogeneous job leader for job 7", Conflict, "not_het_leader"),
+    ("Invalid user id for job 7", Forbidden, "forbidden"),
     ("Invalid job id specified for job 7", Absent, "absent"),
     ("Access/permission denied for job 7", Forbidden, "forbidden"),
 ])

@@ -187,6 +187,11 @@ def test_release_clears_begin_times_and_holds(fake: Any) -> None:
     assert not change(fake, jobs=["7", "8", "9"], state="released")["changed"]
 
 
+def test_released_job_that_ended_before_the_proof(fake: Any) -> None:
+    world(fake, entry(7, "PENDING", priority=0), hooks={"after release": {"jobs": {"7": {"job_state": ["FAILED"]}}}})
+    assert brief(change(fake, jobs=["7"], state="released")) == {"7": ("done", "ended", True)}
+
+
 @pytest.mark.parametrize("state", ["requeued", "released"])
 def test_check_mode(fake: Any, state: str) -> None:
     world(fake, entry(7), entry(8, "PENDING", priority=0), entry(9, "CANCELLED"))

@@ -159,6 +159,12 @@ def test_check_mode_foresees_and_writes_nothing(fake: Any, state: str, params: d
         assert foreseen["diff"]["after"]["n1"][field] == done["diff"]["after"]["n1"][field]
 
 
+def test_check_mode_knows_that_a_busy_node_drains(fake: Any) -> None:
+    fake.world({"nodes": {"n1": entry("MIXED")}})
+    foreseen = change(fake, True, names=["n1"], state="drained", reason=NEWER)
+    assert brief(foreseen) == {"n1": ("waiting", "draining", True)}
+
+
 def test_refusal_fails_unless_tolerated(fake: Any) -> None:
     fake.world({"nodes": WORLD})
     with pytest.raises(Conflict, match=r"n3 \(refused: owner_person\)") as caught:
@@ -191,12 +197,12 @@ def test_drain_that_came_after_ours_stays(fake: Any) -> None:
 
 
 @pytest.mark.parametrize(("user", "reason", "why"), [
-    ("bob(1000)", PERSON, "owner_person"), ("root(0)", "NHC: check | hw", "owner_tool")])
+    ("bob(1000)", PERSON, "owner_person"), ("root(0)", "NHC: check | hw\nmore", "owner_tool")])
 def test_drain_that_our_resume_wiped_out_is_put_back(fake: Any, user: str, reason: str, why: str) -> None:
-    event = ["n1", "IDLE+DRAIN", reason, user, str(int(time.time()))]
+    event = ["n1", "DRAIN", user, str(int(time.time())), reason]
     fake.world({"nodes": {"n1": entry("DOWN+DRAIN", OURS)}, "hooks": {"before RESUME": {"events": [event]}},
-                "events": [["n1", "DOWN", "older drain", "bob(1000)", "1000"],
-                           ["n1", "DOWN", OURS, "root(0)", str(int(time.time()))]]})
+                "events": [["n1", "DOWN", "bob(1000)", "1000", "older drain"],
+                           ["n1", "DOWN", "root(0)", str(int(time.time())), OURS]]})
     result = change(fake, names=["n1"], state="resumed", ours=OURS)
     assert brief(result) == {"n1": ("refused", why, True)}
     assert fake.now["nodes"]["n1"]["state"] == ["IDLE", "DRAIN"]

@@ -120,6 +120,43 @@ def test_completing_job_has_not_finished() -> None:
     assert job.excluded_nodes == ("n8", "n9")
 
 
+def test_text_and_json_of_a_real_cluster_say_the_same_of_nodes() -> None:
+    text = parse_text.parse_nodes(capture("scontrol_node-24.11.5-cluster.txt"))
+    other = parse_json.parse_nodes(capture("scontrol_node_json-24.11.5-cluster.json"))
+    assert [node.name for node in text] == ["node1", "node2", "node3", "node4"]
+    # The text form indents the further lines of a reason.
+    flat = [dataclasses.replace(node, reason=node.reason and "\n".join(map(str.strip, node.reason.split("\n"))))
+            for node in other]
+    assert text == flat
+    assert (text[2].state, text[2].reason) == ("IDLE+DRAIN", "fan 3 is loud\nState=IDLE [not root@1] first")
+    assert text[2].comment == "a=b c=d"
+    assert (text[3].state, text[3].reason, text[3].reason_user) == (
+        "DOWN+NOT_RESPONDING", "Not responding", "slurm")
+
+
+def test_text_and_json_of_a_real_cluster_say_the_same_of_jobs() -> None:
+    text = {job.id: job for job in parse_text.parse_jobs(capture("scontrol_job-24.11.5-cluster.txt"))}
+    other = {job.id: job for job in parse_json.parse_jobs(capture("squeue_json-24.11.5-cluster.json"))}
+    assert text == other
+    states = {job.state for job in text.values()}
+    assert {"RUNNING", "PENDING", "CANCELLED", "COMPLETED", "FAILED"} <= states
+    assert any(job.het_job_offset == 1 for job in text.values())
+    assert any(job.array_tasks == "2-5%1" for job in text.values())
+
+
+def test_forged_record_of_a_real_cluster_is_unreadable() -> None:
+    with pytest.raises(Unreadable):
+        parse_text.parse_jobs(capture("scontrol_job-24.11.5-forged_name.txt"))
+
+
+def test_sinfo_of_a_real_cluster() -> None:
+    states = parse_text.parse_node_states((CAPTURES / "sinfo-24.11.5-cluster.txt").read_bytes(), (256, 400, 256))
+    assert [(each.name, each.node.state) for each in states] == [
+        ("node1", "ALLOCATED"), ("node2", "ALLOCATED"), ("node3", "IDLE+DRAIN"), ("node4", "DOWN+NOT_RESPONDING")]
+    assert states[0].reason is None
+    assert states[2].reason.startswith("fan 3 is loud")
+
+
 FORGERIES = {
     "a second record in the job's name": ("JobName=wrap", "JobName=x\nJobId=9 JobName=forged\n   UserId=root(0)"),
     "a state in the job's name": ("JobName=wrap", "JobName=x\n   JobState=RUNNING Reason=None Dependency=(null)"),
@@ -187,6 +224,31 @@ def test_sinfo_that_is_damaged_or_cut_off(output: bytes) -> None:
         parse_text.parse_node_states(output, WIDTHS)
 
 
+def test_events_of_nodes() -> None:
+    output = ("node4|DRAIN|root(0)|1796039217|ours\n"
+              "node4|DRAIN|bob(1000)|1796039222|ADMIN SHUTDOWN | a=b\nsecond line\n"
+              "node5|DOWN||1796039300|\n")
+    first, second, third = parse_text.parse_node_events(output, ["node4", "node5"])
+    assert (first.name, first.state, first.user, first.time, first.reason) == (
+        "node4", "DRAIN", "root", 1796039217, "ours")
+    assert (second.user, second.reason) == ("bob", "ADMIN SHUTDOWN | a=b\nsecond line")
+    assert (third.user, third.reason) == (None, None)
+    assert parse_text.parse_node_events("", ["node4"]) == []
+    with pytest.raises(Unreadable):
+        parse_text.parse_node_events("rubbish", ["node4"])
+
+
+@pytest.mark.parametrize(("limit", "state", "end"), [
+    ({"set": True, "infinite": True, "number": 0}, "RUNNING", None),
+    ({"set": True, "infinite": False, "number": 60}, "RUNNING", 1758467031),
+    ({"set": True, "infinite": True, "number": 0}, "COMPLETED", 1758467031),
+])
+def test_end_of_a_job_without_a_time_limit(limit: dict, state: str, end: int) -> None:
+    answer = json.loads(capture("squeue_json-24.11-completing.json"))
+    answer["jobs"][0].update(time_limit=limit, job_state=[state])
+    assert parse_json.parse_jobs(json.dumps(answer))[0].end_time == end
+
+
 COLUMNS = parse_text.Columns(("id", "array_job_id", "array_task", "state", "reason"), "~5eca~")
 
 
@@ -240,6 +302,8 @@ def test_accounting_of_an_array_task_and_its_step() -> None:
 
 
 def test_config() -> None:
+    real = parse_text.parse_config(capture("scontrol_config-24.11.5.txt"))
+    assert (real["SlurmdSpoolDir"], real["SLURM_VERSION"]) == ("/var/spool/slurmd", "24.11.5")
     config = parse_text.parse_config(capture("scontrol_config-24.11.txt"))
     assert config["SlurmdSpoolDir"] == "/var/spool/slurm/%n"
     assert config["MinJobAge"] == "300 sec"
