@@ -74,7 +74,7 @@ def end(proc: str, jobs: list, only: list) -> dict:
     a handler that writes a checkpoint now would write over the next run's.
 
     Returns:
-        `{"ended": number, "left": how many did not end, "processes": those, as in `look`}`
+        `{"ended": number}` and what `look` then finds of these jobs.
     """
     wanted, named = frozenset(jobs), frozenset(only)
     doomed: dict = {}
@@ -92,11 +92,7 @@ def end(proc: str, jobs: list, only: list) -> dict:
     while left and time.monotonic() < until:
         time.sleep(0.02)
         left = [process for process in left if _is_there(proc, process)]
-    return {
-        "ended": len(doomed) - len(left),
-        "left": len(left),
-        "processes": [process.shown() for process in left[:_LISTED]],
-    }
+    return {"ended": len(doomed) - len(left), **look(proc, jobs)}
 
 
 def _belongs_to(process: Process, named: frozenset, doomed: dict) -> bool:

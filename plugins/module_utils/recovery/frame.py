@@ -17,6 +17,7 @@ from typing import Any, Mapping, Optional, Sequence
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import BadInput, RecoveryError
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import (
     decide,
+    looks,
     observe,
     plans,
     stop,
@@ -78,7 +79,11 @@ def run(params: dict[str, Any], _check_mode: bool) -> dict[str, Any]:
     results: list[dict[str, Any]] = []
     with open_store(settings.ledger) as store:
         guard = Guard(store, settings, params["token"])
-        frame = Frame(store, settings, params["token"], make_tools(settings, guard))
+
+        def machines(names: Sequence[str]) -> Mapping[str, Machine]:
+            return store.machines.resolve(looks.SLURM, names)
+
+        frame = Frame(store, settings, params["token"], make_tools(settings, guard, machines))
         for name in plans.in_order(set(params["steps"])):
             results += frame.run(find_step(name))
     return {"results": results, "changed": any(result["status"] in (DONE, WAITING, FAILED) for result in results)}

@@ -128,6 +128,7 @@ class Tools:
         power: `power.redfish.Power`.
         guard: raises `Lost`, else returns the seconds left (see above).
         now: epoch seconds.
+        machines: the ledger's machines by these names of Slurm; a name that the ledger does not know is left out.
     """
 
     settings: Any
@@ -137,6 +138,7 @@ class Tools:
     power: Any
     guard: Callable[[Work], float]
     now: Callable[[], float]
+    machines: Callable[[Sequence[str]], Mapping[str, Machine]] = lambda _names: {}
 
 
 class Step(Protocol):

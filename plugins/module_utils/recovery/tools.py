@@ -6,21 +6,26 @@
 from __future__ import annotations
 
 import time
-from typing import Callable, Optional
+from typing import Callable, Mapping, Optional, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.client import KubernetesClient
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes.shell import NodeShell
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.redfish import Power
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import Settings
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Tools, Work
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Machine, Tools, Work
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.cli import SlurmCli
 
 
-def make_tools(settings: Settings, guard: Optional[Callable[[Work], float]] = None) -> Tools:
+def make_tools(
+    settings: Settings,
+    guard: Optional[Callable[[Work], float]] = None,
+    machines: Optional[Callable[[Sequence[str]], Mapping[str, Machine]]] = None,
+) -> Tools:
     """Adapters are cheap to make: each connects, or reads its credentials, at its first use.
 
     Args:
         guard: see `step.Tools`; without one nothing can be done with these tools but looking.
+        machines: see `step.Tools`; without it no machine is known.
     """
     slurm, kubernetes = settings.slurm, settings.kubernetes
     return Tools(
@@ -33,6 +38,7 @@ def make_tools(settings: Settings, guard: Optional[Callable[[Work], float]] = No
         power=Power(settings.power),
         guard=guard or _only_looking,
         now=time.time,
+        machines=machines or (lambda _names: {}),
     )
 
 

@@ -9,7 +9,6 @@ What steps remember for later ones (an incident's memory):
 |-------------------------------------------|--------------|-------------------------------------------------------|
 | `boot_id`                                 | the decision | the boot that the repair began from                   |
 | `same_boot`                               | the decision | whether a node that came back still had that boot     |
-| `job_nodes`                               | the decision | optional: a job's nodes, by name their SSH addresses  |
 | `slurm_before`, `jobs`                    | drain        | await_boot, verify; free_jobs                         |
 | `reboot_at`, `power_off_at`, `power_on_at`| reboot, fence, power_on | the timeline                               |
 | `power_off_proved`                        | fence        | down, release_pods                                    |

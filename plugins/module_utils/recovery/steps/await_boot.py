@@ -59,7 +59,7 @@ class AwaitBoot(Plain):
 
 
 def _look(answers: Answers, tools: Tools, registered: set[int]) -> bool:
-    """One look at all that are not back yet; true when all are."""
+    """One look at all that are not back yet; true when it is no use to look again at once."""
     nodes = slurm_nodes(answers.open, tools)
     back = [work for work in answers.open if _has_registered(work, tools, nodes.get(work.incident))]
     registered.update(work.incident for work in back)
@@ -68,7 +68,8 @@ def _look(answers: Answers, tools: Tools, registered: set[int]) -> bool:
         outcome = _judge(work, tools, nodes.get(work.incident), probes[work.incident])
         if outcome is not None:
             answers.give(outcome)
-    return not answers.open
+    # a boot takes longer than anybody should stay; what has registered is only short of its SSH server
+    return all(work.incident not in registered for work in answers.open)
 
 
 def _has_registered(work: Work, tools: Tools, node: Optional[Node]) -> bool:

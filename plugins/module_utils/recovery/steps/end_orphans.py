@@ -90,9 +90,13 @@ def _round_of(answers: Answers, jobs: Mapping[int, Job], places: Mapping[int, Pl
     allowed, seconds = answers.guarded()
     ended = tools.nodes.call(_requests(allowed, listed, places), min(_END_DEADLINE, seconds))
     for work in allowed:
-        _data, errors = answers_of(places[work.incident], {**told, **ended})
-        for error in serious(places[work.incident], errors)[:1]:
-            answers.give(trouble(work, tools, error))
+        place = places[work.incident]
+        data, errors = answers_of(place, {**told, **ended})
+        if serious(place, errors):
+            answers.give(trouble(work, tools, serious(place, errors)[0]))
+        elif not any(_counts(place, data).values()):  # the helper has looked again after it ended them
+            gone = {name: answer["ended"] for name, answer in data.items() if "ended" in answer}
+            answers.give(_none_left(work, data, errors, gone))
 
 
 def _judge(
@@ -110,10 +114,9 @@ def _judge(
     trouble_of_last = serious(place, errors)
     if trouble_of_last:
         return trouble(work, tools, trouble_of_last[0])
-    number = str(place.number)
-    counts = {name: int((answer.get("jobs") or {}).get(number, 0)) for name, answer in data.items()}
+    counts = _counts(place, data)
     if not any(counts.values()):
-        return done(work, _silent_words(errors), proof={"nodes": sorted(data), "silent": sorted(errors), "left": 0})
+        return _none_left(work, data, errors, {})
     if now is None or not job_opted_in(now, tools):
         left = ", ".join("%d on %s" % (count, name) for name, count in sorted(counts.items()) if count)
         return failed(work, "processes of job %s are left (%s) and it is not opted in" % (work.target.name, left))
@@ -149,5 +152,13 @@ def _requests(
     }
 
 
-def _silent_words(errors: Mapping[str, RecoveryError]) -> str:
-    return "nodes of earlier runs did not answer: %s" % ", ".join(sorted(errors)) if errors else ""
+def _counts(place: Places, data: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
+    """By node name how many processes of the job are there."""
+    return {name: int((answer.get("jobs") or {}).get(str(place.number), 0)) for name, answer in data.items()}
+
+
+def _none_left(
+    work: Work, data: Mapping[str, Any], errors: Mapping[str, RecoveryError], ended: Mapping[str, int]
+) -> Outcome:
+    note = "nodes of earlier runs did not answer: %s" % ", ".join(sorted(errors)) if errors else ""
+    return done(work, note, proof={"nodes": sorted(data), "silent": sorted(errors), "ended": dict(ended), "left": 0})

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Iterable, Mapping, Optional, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Absent, RecoveryError
@@ -46,8 +46,7 @@ def read_jobs(works: Sequence[Work], tools: Tools) -> dict[int, Job]:
 def find_places(works: Sequence[Work], jobs: Mapping[int, Job], tools: Tools) -> dict[int, Places]:
     """By incident where its job has run; without those of which nobody knows.
 
-    The addresses are the ledger's where the incident remembers them (`job_nodes`: by node name its SSH address), else
-    Slurm's own NodeAddr.
+    The addresses are the ledger's, and Slurm's own NodeAddr for a node that the ledger does not know.
 
     Raises:
         RecoveryError: accounting or Slurm cannot be read.
@@ -66,7 +65,7 @@ def find_places(works: Sequence[Work], jobs: Mapping[int, Job], tools: Tools) ->
         number = job.id if job is not None else runs[-1].id if runs else 0
         if names:
             found[work.incident] = Places(number, dict.fromkeys(names, ""), last)
-    return _with_addresses(works, found, tools)
+    return _with_addresses(found, tools)
 
 
 def _runs_of(work: Work, job: Optional[Job], records: Iterable[AccountingRecord]) -> list[AccountingRecord]:
@@ -83,20 +82,14 @@ def _names_of(record: AccountingRecord) -> set[str]:
     return names
 
 
-def _with_addresses(works: Sequence[Work], found: Mapping[int, Places], tools: Tools) -> dict[int, Places]:
-    remembered = {work.incident: work.memory.get("job_nodes") for work in works}
-    known = {incident: nodes if isinstance(nodes, Mapping) else {} for incident, nodes in remembered.items()}
-    unknown = {name for incident, places in found.items() for name in places.addresses if not known[incident].get(name)}
-    addresses = {}
+def _with_addresses(found: Mapping[int, Places], tools: Tools) -> dict[int, Places]:
+    names = sorted({name for places in found.values() for name in places.addresses})
+    known = {name: machine.ssh_address for name, machine in tools.machines(names).items() if machine.ssh_address}
+    unknown = [name for name in names if name not in known]
     if unknown:
-        nodes = tools.slurm.nodes(sorted(unknown), missing_ok=True)
-        addresses = {node.name: node.address or node.name for node in nodes}
+        known.update((node.name, node.address or node.name) for node in tools.slurm.nodes(unknown, missing_ok=True))
     return {
-        incident: Places(
-            places.number,
-            {name: str(known[incident].get(name) or addresses.get(name, "")) for name in places.addresses},
-            places.last,
-        )
+        incident: replace(places, addresses={name: known.get(name, "") for name in places.addresses})
         for incident, places in found.items()
     }
 
