@@ -30,8 +30,8 @@ def check(environment: Environment, wanted: str = "") -> Iterator[Result]:
     A lab that was up before stays up, so that one scenario can be tried again and again.
     """
     names = scenarios()
-    if wanted and wanted not in names:
-        yield Result(PART, wanted, False, 0, "no such scenario; there are: " + " ".join(names))
+    if not names or (wanted and wanted not in names):
+        yield Result(PART, wanted or "scenarios", False, 0, "not there; there are: " + (" ".join(names) or "none"))
         return
     was_up = _lab_is_up(environment)
     environment = {**environment, "MOLECULE_EPHEMERAL_DIRECTORY": _fresh_folder()}
