@@ -186,11 +186,11 @@ def cheap_look(tools: Tools, wanted: waits.Wanted) -> waits.CheapLook:
     """Look at what the waits need, each scheduler on its own: what cannot be read is None."""
     nodes = _read(lambda: _node_states(tools)) if wanted.nodes and tools.slurm is not None else None
     back = [name for name in wanted.registered if nodes and name in nodes and nodes[name].responding]
-    registered = _read(lambda: {node.name: node for node in tools.slurm.nodes(sorted(back), missing_ok=True)})
+    registered = _read(lambda: _full_nodes(tools, back)) if back else None
     jobs = _read(lambda: _job_states(tools, wanted.jobs)) if wanted.jobs and tools.slurm is not None else None
     return waits.CheapLook(
         nodes=nodes,
-        registered=registered if back else None,
+        registered=registered,
         jobs=jobs,
         kubernetes_nodes=_kubernetes(tools, wanted.kubernetes_nodes, kubernetes_nodes.read_node),
         kubernetes_jobs=_kubernetes(
@@ -234,6 +234,10 @@ def _is_stale(machine: Machine, nodes: Optional[Mapping[str, Node]], now: float)
 
 def _node_states(tools: Tools) -> dict[str, Node]:
     return {state.name: state.node for state in tools.slurm.node_states()}
+
+
+def _full_nodes(tools: Tools, names: Sequence[str]) -> dict[str, Node]:
+    return {node.name: node for node in tools.slurm.nodes(sorted(names), missing_ok=True)}
 
 
 def _job_states(tools: Tools, ids: frozenset[str]) -> dict[str, JobState]:

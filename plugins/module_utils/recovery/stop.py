@@ -91,6 +91,7 @@ def _write_mark(directory: str, number: int) -> None:
             handle.write("%d\n" % number)
             handle.flush()
             os.fsync(handle.fileno())
+        os.chmod(fresh, 0o644)  # root approves, the service's account reads
         os.replace(fresh, path)
     except OSError as exc:
         raise Unreadable("the high-water mark %s cannot be written (%s)" % (path, exc), "is the disk full?") from exc

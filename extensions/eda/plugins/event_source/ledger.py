@@ -33,4 +33,9 @@ async def main(queue: asyncio.Queue, args: dict[str, Any]) -> None:
     async def look() -> list[dict[str, Any]]:
         return await asyncio.to_thread(lambda: watch.look(settings.load(path)))
 
-    await source.keep_looking(SOURCE, queue, look, lambda: settings.load(path).slurm.interval, heartbeat.writer(first))
+    try:
+        await source.keep_looking(
+            SOURCE, queue, look, lambda: settings.load(path).slurm.interval, heartbeat.writer(first)
+        )
+    finally:
+        watch.close()  # a look that still runs in its thread loses its session, and what it does not know is not sent

@@ -11,6 +11,7 @@ makes it jump.
 from __future__ import annotations
 
 import json
+import threading
 import time
 from contextlib import contextmanager
 from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, TypeVar
@@ -57,9 +58,10 @@ class Locked(Conflict):
 
 
 class Database:
-    """One session. Not for use by two threads at once."""
+    """One session. Threads take turns, a transaction is one turn."""
 
     def __init__(self, connection: Any, where: str) -> None:
+        self._lock = threading.RLock()
         self._connection = connection
         self._where = where
         self._in_transaction = False
@@ -107,7 +109,8 @@ class Database:
         Raises:
             Locked: they stayed in the way.
         """
-        return _insist(lambda: self._once(work))
+        with self._lock:
+            return _insist(lambda: self._once(work))
 
     def close(self) -> None:
         """End the session; never fails."""
@@ -138,7 +141,7 @@ class Database:
     @contextmanager
     def _cursor(self, sql: str, parameters: Sequence[Any]) -> Iterator[Any]:
         try:
-            with self._connection.cursor() as cursor:
+            with self._lock, self._connection.cursor() as cursor:
                 cursor.execute(sql, tuple(parameters) or None)
                 yield cursor
         except (pymysql.err.Error, OSError) as exc:

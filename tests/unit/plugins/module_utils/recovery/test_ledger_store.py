@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import gc
 import threading
-from typing import Iterator
 
 import pytest
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import (
@@ -38,12 +36,6 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 # PyMySQL leaves its socket to the garbage collector when it cannot connect
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 
-
-
-@pytest.fixture(autouse=True)
-def _collect() -> Iterator[None]:
-    yield
-    gc.collect()
 
 
 HOSTILE = (

@@ -29,7 +29,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     Tools,
     Work,
 )
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Job, Node
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Job, Node, NodeState
 
 UUID = "4c4c4544-0042-3010-8058-c7c04f4a4e32"
 OTHER_UUID = "4c4c4544-0042-3010-8058-c7c04f4a4e33"
@@ -42,7 +42,7 @@ class World:
     """Slurm, the nodes and their BMCs in one object; `tools` gives it to the engine."""
 
     def __init__(self) -> None:
-        self.node_states: dict[str, Node] = {}
+        self.present: dict[str, Node] = {}
         self.job_list: dict[str, Job] = {}
         self.banners: dict[str, str] = {}
         self.probes: dict[str, dict[str, Any]] = {}
@@ -51,7 +51,7 @@ class World:
 
     def add(self, name: str, **fields: Any) -> Machine:
         """A healthy node; its machine."""
-        self.node_states[name] = Node(name=name, base_state="IDLE", partitions=("main",), **fields)
+        self.present[name] = Node(name=name, base_state="IDLE", partitions=("main",), **fields)
         self.banners["ssh-" + name] = shell.BANNER
         self.probes["ssh-" + name] = probe()
         self.powers["https://bmc/" + name] = PowerState("On", UUID)
@@ -59,7 +59,7 @@ class World:
 
     def state(self, name: str, base: str, *flags: str, reason: str = "") -> None:
         """Change a node in Slurm."""
-        self.node_states[name] = replace(self.node_states[name], base_state=base, flags=flags, reason=reason or None)
+        self.present[name] = replace(self.present[name], base_state=base, flags=flags, reason=reason or None)
 
     def freeze(self, name: str) -> None:
         """Its kernel takes connections and nothing answers."""
@@ -71,8 +71,11 @@ class World:
     def nodes(self, names: Optional[Iterable[str]] = None, missing_ok: bool = False) -> list[Node]:
         if self.slurm_trouble:
             raise self.slurm_trouble
-        wanted = list(self.node_states) if names is None else list(names)
-        return [self.node_states[name] for name in wanted if name in self.node_states]
+        wanted = list(self.present) if names is None else list(names)
+        return [self.present[name] for name in wanted if name in self.present]
+
+    def node_states(self, partitions: Optional[Iterable[str]] = None) -> list[NodeState]:
+        return [NodeState(node.name, node.base_state, node.flags, node.reason) for node in self.nodes()]
 
     def jobs(self, ids: Iterable[Any], missing_ok: bool = False) -> list[Job]:
         if self.slurm_trouble:

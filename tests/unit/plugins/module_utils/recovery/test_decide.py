@@ -1,0 +1,232 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which plan for which fault, which way after a failure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Optional
+
+import pytest
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import decide, plans, waits
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.catalogue import KINDS
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import Target
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.gates import Case, History
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.rows import Request
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.looks import (
+    JobLook,
+    NodeLook,
+    PowerLook,
+    ShellLook,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import Limits, Settings
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Machine
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Job, Node
+
+UUID = "4c4c4544-0042-3010-8058-c7c04f4a4e32"
+MACHINE = Machine("n1", "n1", "k1", "10.0.0.1", "https://bmc/n1", UUID, "a" * 32, "boot-1")
+
+DEAD_DAEMON = ShellLook(True, True, "boot-1", "", False, False)
+LIVE_DAEMON = ShellLook(True, True, "boot-1", "", True, True)
+OTHER_BOOT = ShellLook(True, True, "boot-2", "", True, True)
+UNKNOWN_DAEMON = ShellLook(True, True, "boot-1", "", None, None)
+SILENT = ShellLook(False)
+BANNER_ONLY = ShellLook(True)
+REFUSED = ShellLook(None)
+BMC = PowerLook("On", UUID)
+SLURM_DOWN = Node("n1", "DOWN", ("NOT_RESPONDING",), reason="Not responding")
+SLURM_SILENT = Node("n1", "IDLE", ("NOT_RESPONDING",))
+SLURM_BACK = Node("n1", "DOWN", (), reason="Not responding")
+
+
+def case(
+    kind: str,
+    shell: Optional[ShellLook] = None,
+    slurm: Optional[Node] = SLURM_SILENT,
+    power: Optional[PowerLook] = None,
+    suggested: str = "",
+    history: Optional[dict[str, Any]] = None,
+    request: Optional[Request] = None,
+    scheduler: str = "slurm",
+    machine: Machine = MACHINE,
+) -> Case:
+    look = NodeLook(machine, slurm, None, shell, power)
+    return Case(
+        kind,
+        scheduler,
+        Target("node", "n1"),
+        0.0,
+        look,
+        History(**(history or {})),
+        Settings("lab"),
+        100.0,
+        suggested or KINDS[kind].remediation,
+        request or Request(),
+    )
+
+
+WAIT = ""
+ROWS = [
+    ("the daemon alone", case("node_not_responding", DEAD_DAEMON), "restart_daemon"),
+    (
+        "no boot on record",
+        case("node_not_responding", DEAD_DAEMON, machine=replace(MACHINE, boot_id="")),
+        "restart_daemon",
+    ),
+    ("restarted too often", case("node_not_responding", DEAD_DAEMON, history={"restarts": 3}), "reboot_over_ssh"),
+    ("alive, and Slurm hears nothing", case("node_not_responding", LIVE_DAEMON), "reboot_over_ssh"),
+    ("rebooted by itself", case("node_not_responding", OTHER_BOOT), "return_node"),
+    ("daemon unknown", case("node_not_responding", UNKNOWN_DAEMON), WAIT),
+    ("silent, BMC proved", case("node_not_responding", SILENT, power=BMC), "reboot_by_power"),
+    ("silent, no BMC", case("node_not_responding", SILENT), WAIT),
+    ("silent, BMC of another", case("node_not_responding", SILENT, power=PowerLook("On", "x")), WAIT),
+    (
+        "silent, no UUID on record",
+        case("node_not_responding", SILENT, power=BMC, machine=replace(MACHINE, smbios_uuid="")),
+        WAIT,
+    ),
+    ("silent, no BMC, Slurm gave it up", case("node_not_responding", SILENT, SLURM_DOWN), "return_node"),
+    ("sshd only", case("node_not_responding", BANNER_ONLY, power=BMC), WAIT),
+    ("sshd only, Slurm gave it up", case("node_not_responding", BANNER_ONLY, SLURM_DOWN, BMC), "reboot_by_power"),
+    ("booting or sshd dead", case("node_not_responding", REFUSED, power=BMC), WAIT),
+    ("nobody looked", case("node_not_responding"), WAIT),
+    ("back meanwhile", case("node_not_responding", BANNER_ONLY, SLURM_BACK, BMC), "return_node"),
+    (
+        "rebooted in the window",
+        case("node_not_responding", SILENT, power=BMC, history={"reboots": 1}),
+        "quarantine_node",
+    ),
+    (
+        "rebooted in the window, overridden",
+        case(
+            "requested",
+            SILENT,
+            power=BMC,
+            suggested="reboot_node",
+            history={"reboots": 1},
+            request=Request("bob", "x", ("cooldown",)),
+        ),
+        "reboot_by_power",
+    ),
+    ("slurmd", case("daemon_down", DEAD_DAEMON), "restart_daemon"),
+    ("slurmd, the node too", case("daemon_down", SILENT, power=BMC), "reboot_by_power"),
+    ("node_rebooted", case("node_rebooted", OTHER_BOOT, SLURM_BACK), "return_node"),
+    ("node_back", case("node_back", LIVE_DAEMON, SLURM_BACK), "return_node"),
+    ("kubelet", case("kubernetes_node_not_ready", DEAD_DAEMON, None, scheduler="kubernetes"), "restart_daemon"),
+    (
+        "kubernetes, silent",
+        case("kubernetes_node_not_ready", SILENT, power=BMC, scheduler="kubernetes"),
+        "reboot_by_power",
+    ),
+    ("kubelet lives", case("kubernetes_node_not_ready", LIVE_DAEMON, scheduler="kubernetes"), "reboot_over_ssh"),
+    ("stuck pods", case("pod_stuck_terminating", SILENT, power=BMC, scheduler="kubernetes"), "reboot_by_power"),
+    ("drained by Slurm", case("node_drained", LIVE_DAEMON), "reboot_over_ssh"),
+    ("drained by Slurm, site says clean", case("node_drained", LIVE_DAEMON, suggested="clean_spool"), "clean_spool"),
+    ("drained by Slurm, silent", case("node_drained", SILENT, power=BMC), "reboot_by_power"),
+    ("suspect", case("node_suspect", LIVE_DAEMON), "quarantine_node"),
+    ("reboot failed", case("reboot_failed", SILENT, power=BMC), "quarantine_node"),
+    ("misconfigured", case("node_misconfigured", LIVE_DAEMON), ""),
+    ("a site that only wants reports", case("node_not_responding", SILENT, power=BMC, suggested="report"), ""),
+    ("asked: reboot", case("requested", LIVE_DAEMON, suggested="reboot_node"), "reboot_over_ssh"),
+    ("asked: restart", case("requested", LIVE_DAEMON, suggested="restart_daemon"), "restart_daemon"),
+    ("asked: quarantine", case("requested", LIVE_DAEMON, suggested="quarantine_node"), "quarantine_node"),
+    ("asked: clean", case("requested", LIVE_DAEMON, suggested="clean_spool"), "clean_spool"),
+    ("asked: return", case("requested", LIVE_DAEMON, suggested="return_node"), "return_node"),
+]
+
+
+@pytest.mark.parametrize(("made", "plan"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
+def test_plan(made: Case, plan: str) -> None:
+    decision = decide.decide(made)
+    assert decision.plan == plan
+    assert decision.why
+    if plan:
+        assert plan in plans.PLANS
+        assert decision.memory["boot_id"] == made.look.machine.boot_id if made.look.machine.boot_id else True
+
+
+@pytest.mark.parametrize(
+    ("made", "kind"),
+    [
+        (case("node_not_responding", SILENT), waits.NODE_STATE_CHANGED),
+        (case("node_not_responding", SILENT, None), waits.TIME),
+        (case("node_misconfigured", SILENT), None),
+    ],
+)
+def test_what_is_waited_for(made: Case, kind: Optional[str]) -> None:
+    wait = decide.decide(made).wait
+    assert (wait.kind if wait else None) == kind
+    assert wait is None or wait.until > made.now
+
+
+@pytest.mark.parametrize(("shell", "same"), [(LIVE_DAEMON, True), (OTHER_BOOT, False)])
+def test_a_return_remembers_whether_it_is_the_same_boot(shell: ShellLook, same: bool) -> None:
+    assert decide.decide(case("node_back", shell, SLURM_BACK)).memory["same_boot"] is same
+
+
+@pytest.mark.parametrize(
+    ("kind", "scheduler", "suggested", "plan"),
+    [
+        ("job_failed", "slurm", "requeue_job", "requeue_job"),
+        ("stale_spool", "slurm", "requeue_job", "requeue_job"),
+        ("job_launch_held", "slurm", "requeue_job", "requeue_job"),
+        ("job_failed", "slurm", "report", ""),
+        ("job_stuck_completing", "slurm", "reboot_node", ""),
+        ("kubernetes_job_failed", "kubernetes", "rerun_kubernetes_job", "rerun_kubernetes_job"),
+        ("requested", "slurm", "requeue_job", "requeue_job"),
+        ("requested", "kubernetes", "rerun_kubernetes_job", "rerun_kubernetes_job"),
+    ],
+)
+def test_jobs(kind: str, scheduler: str, suggested: str, plan: str) -> None:
+    look = JobLook(job=Job(7, "FAILED"))
+    made = Case(kind, scheduler, Target("job", "7"), 0.0, look, History(), Settings("lab"), 0.0, suggested, Request())
+    assert decide.decide(made).plan == plan
+
+
+@pytest.mark.parametrize("kind", [kind for kind, row in KINDS.items() if row.target == "node"])
+def test_every_kind_has_a_decision(kind: str) -> None:
+    decide.decide(case(kind, LIVE_DAEMON, suggested=KINDS[kind].remediation))
+
+
+@pytest.mark.parametrize(
+    ("plan", "step", "has_bmc", "reboots_left", "following"),
+    [
+        ("restart_daemon", "restart_daemon", True, True, "reboot_over_ssh"),
+        ("restart_daemon", "confirm", True, False, "quarantine_node"),
+        ("reboot_over_ssh", "reboot", True, True, "reboot_by_power"),
+        ("reboot_over_ssh", "await_boot", True, False, "reboot_by_power"),
+        ("reboot_over_ssh", "await_boot", False, True, ""),
+        ("reboot_over_ssh", "verify", True, True, ""),
+        ("reboot_over_ssh", "drain", True, True, ""),
+        ("reboot_by_power", "fence", True, True, ""),
+        ("reboot_by_power", "await_boot", True, True, ""),
+        ("return_node", "await_boot", True, True, ""),
+        ("requeue_job", "requeue", False, True, ""),
+        ("rerun_kubernetes_job", "rerun", False, True, ""),
+    ],
+)
+def test_after_a_failure(plan: str, step: str, has_bmc: bool, reboots_left: bool, following: str) -> None:
+    decision = decide.after_failure(plan, step, "it did not", has_bmc, reboots_left)
+    assert decision.plan == following
+    assert "it did not" in decision.why
+    assert following == "" or following in decide.fallbacks(plan)
+
+
+@pytest.mark.parametrize(
+    ("plan", "done", "first"),
+    [
+        ("reboot_by_power", {}, "drain"),
+        ("reboot_by_power", {"drain": True, "cordon": True, "await_boot": True}, "fence"),
+        ("reboot_by_power", {"cordon": True}, "drain"),
+        ("quarantine_node", {"drain": True, "cordon": True}, ""),
+    ],
+)
+def test_where_the_next_plan_begins(plan: str, done: dict[str, bool], first: str) -> None:
+    assert decide.first_step(plan, done) == first
+
+
+def test_every_step_has_its_time() -> None:
+    limits = Limits()
+    assert all(decide.step_seconds(step, limits) > 0 for step in plans.ORDER)
+    assert decide.step_seconds(plans.AWAIT_BOOT, limits) == limits.boot_timeout
