@@ -24,11 +24,22 @@ options:
   results:
     description:
       - The result of the C(raw) command on each of O(names), in the same order. Its C(stdout) has lines C(name=value) with
-        the names C(uid), C(boot_id), C(machine_id) and C(python); other lines are left out. A result that is
-        C(unreachable) or has no C(stdout) means that the node was not reached.
+        the names C(uid), C(boot_id), C(machine_id) and C(python), and for RV(machines) with C(memory_kb), C(sockets),
+        C(cores), C(threads) and C(storage_kb); other lines are left out. A result that is C(unreachable) or has no
+        C(stdout) means that the node was not reached.
     type: list
     elements: dict
     required: true
+  heads:
+    description: Those of O(names) that are head nodes, for RV(machines).
+    type: list
+    elements: str
+    default: []
+  compute:
+    description: Those of O(names) that run jobs, for RV(machines).
+    type: list
+    elements: str
+    default: []
   oldest_python:
     description: The oldest Python that will do on the nodes.
     type: str
@@ -94,6 +105,17 @@ checks:
       type: str
       returned: always
       sample: bring them up, correct ansible_host, or take them out of the inventory
+machines:
+  description: The numbers of each machine, for M(mission_control.job_recovery.hardware_check).
+  returned: success
+  type: list
+  elements: dict
+  sample: [{"name": "node1", "head": false, "memory_mb": 515000, "sockets": 2, "cores_per_socket": 28, "threads": 112}]
+storage_gb:
+  description: The least that a head node has free, in decimal gigabytes.
+  returned: when every head node told it
+  type: float
+  sample: 512.3
 """
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks.nodes import SPEC, run

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Can every node be reached, as root, and does it tell which boot this is: without that nothing can be proved there.
 
-The looks are taken by `raw` commands with `SCRIPT`, one connection a node and no Python on it; this judges their output.
+The looks are taken by one `raw` command a node, which the role preflight holds; this reads and judges what they print,
+and hands on the numbers that `hardware_check` judges.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ SPEC: dict[str, Any] = {
     "argument_spec": {
         "names": {"type": "list", "elements": "str", "required": True},
         "results": {"type": "list", "elements": "dict", "required": True},
+        "heads": {"type": "list", "elements": "str", "default": []},
+        "compute": {"type": "list", "elements": "str", "default": []},
         "oldest_python": {"type": "str", "default": "3.9"},
     },
     "supports_check_mode": True,
@@ -31,7 +34,8 @@ def run(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     """Judge the results of the `raw` commands.
 
     Returns:
-        `{"changed": false, "checks": [...]}`
+        `{"changed": false, "checks": [...], "machines": [...], "storage_gb": number or null}`; machines as
+        `hardware_check` takes them, storage the least that a head node has free.
 
     Raises:
         BadInput: names and results differ in number.
@@ -40,7 +44,32 @@ def run(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     if len(params["names"]) != len(params["results"]):
         raise BadInput("%d names, but %d results" % (len(params["names"]), len(params["results"])))
     looks = dict(zip(params["names"], map(look, params["results"])))
-    return {"changed": False, "checks": [check.as_dict() for check in judge(looks, params["oldest_python"])]}
+    free = [_number(looks.get(name), "storage_kb") for name in params["heads"]]
+    return {
+        "changed": False,
+        "checks": [check.as_dict() for check in judge(looks, params["oldest_python"])],
+        "machines": [machine(name, looks.get(name), False) for name in params["compute"]]
+        + [machine(name, looks.get(name), True) for name in params["heads"]],
+        "storage_gb": None if None in free or not free else min(free) * 1024 / 1000**3,
+    }
+
+
+def machine(name: str, told: Optional[Mapping[str, str]], head: bool) -> dict[str, Any]:
+    """One machine as `hardware_check` takes it; a number that was not told is left out."""
+    memory, sockets = _number(told, "memory_kb"), _number(told, "sockets")
+    cores, threads = _number(told, "cores"), _number(told, "threads")
+    numbers = {
+        "memory_mb": None if memory is None else memory / 1024,
+        "sockets": sockets,
+        "cores_per_socket": cores // sockets if cores and sockets else None,
+        "threads": threads,
+    }
+    return {"name": name, "head": head, **{key: value for key, value in numbers.items() if value is not None}}
+
+
+def _number(told: Optional[Mapping[str, str]], name: str) -> Optional[int]:
+    text = (told or {}).get(name, "")
+    return int(text) if text.isascii() and text.isdigit() else None
 
 
 def look(result: Mapping[str, Any]) -> Optional[dict[str, str]]:
@@ -94,14 +123,38 @@ def _is_new_enough(value: str, oldest: str) -> bool:
 
 _Rule = tuple[str, str, str, Callable[[str, str], bool], str, str]
 _RULES: Sequence[_Rule] = (
-    ("nodes_root", "Work as root on the nodes", "become gives root on every node", _is_root, "uid",
-     "allow ansible_user to become root there (ansible_become)"),
-    ("nodes_boot_id", "Nodes tell their boot", "every node shows its kernel's boot ID", _is_boot_id, "boot_id",
-     "mount /proc on them as usual"),
-    ("nodes_machine_id", "Nodes tell who they are", "every node has a machine-id", _is_machine_id, "machine_id",
-     "run `systemd-machine-id-setup` there; images must not share one"),
-    ("nodes_python", "Python on the nodes", "/usr/bin/python3 of OLDEST or newer", _is_new_enough, "python",
-     "install Python 3 there: the node helper needs it"),
+    (
+        "nodes_root",
+        "Work as root on the nodes",
+        "become gives root on every node",
+        _is_root,
+        "uid",
+        "allow ansible_user to become root there (ansible_become)",
+    ),
+    (
+        "nodes_boot_id",
+        "Nodes tell their boot",
+        "every node shows its kernel's boot ID",
+        _is_boot_id,
+        "boot_id",
+        "mount /proc on them as usual",
+    ),
+    (
+        "nodes_machine_id",
+        "Nodes tell who they are",
+        "every node has a machine-id",
+        _is_machine_id,
+        "machine_id",
+        "run `systemd-machine-id-setup` there; images must not share one",
+    ),
+    (
+        "nodes_python",
+        "Python on the nodes",
+        "/usr/bin/python3 of OLDEST or newer",
+        _is_new_enough,
+        "python",
+        "install Python 3 there: the node helper needs it",
+    ),
 )
 
 
