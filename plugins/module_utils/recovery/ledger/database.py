@@ -40,9 +40,10 @@ T = TypeVar("T")
 
 _DUPLICATE = 1062
 _LOCKED = (1205, 1213)  # lock wait timeout, deadlock: nothing was done, the whole transaction may run again
-_FORBIDDEN = (1044, 1045, 1142, 1143, 1227, 1370, 1698)
+_FORBIDDEN = (1044, 1045, 1142, 1143, 1227, 1370, 1698, 3159)  # 3159: without TLS
 _ABSENT = (1049, 1146, 1054)  # no database, no table, no column: not installed, or older than this collection
 _TRIES = 5
+_OWN_MACHINE = ("127.0.0.1", "::1", "localhost")
 
 
 class Sql(str):
@@ -158,11 +159,22 @@ def connect(settings: LedgerSettings) -> Database:
     if pymysql is None:
         raise Unreadable("the ledger: the Python library PyMySQL is missing", "install it for this Python")
     where = settings.unix_socket or "%s:%d" % (settings.host, settings.port)
+    ways = _ways(settings)
+    for way in ways[:-1]:
+        try:
+            return _open(settings, way, where)
+        except (Forbidden, Unreadable):
+            pass  # an account, or a way to authenticate, that wants TLS: the next way has it
+    return _open(settings, ways[-1], where)
+
+
+def _open(settings: LedgerSettings, way: Mapping[str, Any], where: str) -> Database:
+    password = _password(settings.password_file)
     try:
         connection = pymysql.connect(
-            **_address(settings),
+            **way,
             user=settings.user,
-            password=_password(settings.password_file),
+            password=password,
             database=settings.database,
             charset="utf8mb4",
             autocommit=True,
@@ -172,6 +184,8 @@ def connect(settings: LedgerSettings) -> Database:
             cursorclass=pymysql.cursors.DictCursor,
             init_command=_session(settings.timeout),
         )
+    except RuntimeError as exc:  # PyMySQL: caching_sha2_password without TLS needs another library
+        raise Unreadable("the ledger at %s: PyMySQL cannot authenticate without TLS" % where) from exc
     except (pymysql.err.Error, OSError) as exc:
         raise translate(exc, where) from exc
     return Database(connection, where)
@@ -241,13 +255,20 @@ def marks(values: Sequence[Any]) -> str:
     return ",".join(["%s"] * len(values)) or "NULL"
 
 
-def _address(settings: LedgerSettings) -> dict[str, Any]:
+def _ways(settings: LedgerSettings) -> list[dict[str, Any]]:
+    """How to connect, the first that works. On one's own machine without TLS first.
+
+    PyMySQL prepares TLS for every connection unless told not to, and reading the system's certificates for that takes
+    longer than all that a step asks of the ledger.
+    """
     if settings.unix_socket:
-        return {"unix_socket": settings.unix_socket}
+        return [{"unix_socket": settings.unix_socket, "ssl_disabled": True}]
     address = {"host": settings.host, "port": settings.port}
     if settings.ca_file:
-        address["ssl"] = {"ca": settings.ca_file, "check_hostname": True}
-    return address
+        return [{**address, "ssl": {"ca": settings.ca_file, "check_hostname": True}}]
+    if settings.host in _OWN_MACHINE:
+        return [{**address, "ssl_disabled": True}, address]
+    return [address]
 
 
 def _session(timeout: float) -> str:
