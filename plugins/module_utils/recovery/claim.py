@@ -12,12 +12,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Optional, Sequence
 
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Unreadable
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.models import origin_of
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import (
     decide,
     gates,
     looks,
     observe,
     plans,
+    present,
     stop,
     waits,
 )
@@ -42,6 +45,7 @@ _RETRY_UNREADABLE = 15.0  # seconds until an incident whose target cannot be loo
 _RETRY_REFUSED = 60.0  # until one that may not go on is asked for again
 _REPEAT_SHADOW = 180.0  # how long a target counts as held by us when we only observe; a lasting fault comes each minute
 _REBOOTING = (plans.REBOOT, plans.FENCE)
+_NO_REPAIRS = tuple(plan for plan in plans.PLANS if not decide.ends_closed(plan))
 _HOLDING = tuple(plan for plan in plans.PLANS if decide.holds_node(plan))
 _ALREADY = "incident #%d is open"
 _OTHER_RUN = "another run has it just now"
@@ -300,7 +304,7 @@ class Claimer:
 
     def _revisit(self, subject: _Subject, incident: Incident, look: Look) -> None:
         """An escalated incident ends when its target is well again, by whoever's hand."""
-        if is_well(look):
+        if is_well(look) and not present.shows(incident.fault_kind, incident.scheduler, look):
             self._end(incident, "well again, not by us")
         else:
             self._store.incidents.change(incident.id, changes.note(incident.why))
@@ -369,7 +373,7 @@ class Claimer:
                 stopped=self._stopped,
                 restored=self._restored,
                 attempts=self._attempts(subject, look),
-                failures=store.incidents.failures_in_a_row(limits.breaker_failures),
+                failures=store.incidents.failures_in_a_row(limits.breaker_failures, _NO_REPAIRS),
             )
         machine = subject.machine.name if subject.machine else ""
         held = store.incidents.held(subject.key, _HOLDING)
@@ -380,18 +384,25 @@ class Claimer:
             stopped=self._stopped,
             restored=self._restored,
             ours=tuple(store.incidents.reasons_of(subject.key)),
-            last_closed_at=store.incidents.last_closed(subject.key),
+            last_closed_at=store.incidents.last_closed(subject.key, number),
             reboots=store.steps.begun_lately(machine, _REBOOTING, limits.reboot_window, number),
             restarts=store.steps.begun_lately(machine, (plans.RESTART_DAEMON,), limits.reboot_window, number),
             alike=max(alike, together - 1),
             held=held,
             machines=len(store.machines.all()),
-            failures=store.incidents.failures_in_a_row(limits.breaker_failures),
+            failures=store.incidents.failures_in_a_row(limits.breaker_failures, _NO_REPAIRS),
         )
 
     def _attempts(self, subject: _Subject, look: Look) -> int:
-        step = plans.RERUN if isinstance(look, JobLook) and look.kubernetes is not None else plans.REQUEUE
-        return self._store.incidents.attempts(subject.key, "", step)
+        """How often the job was restarted. A Kubernetes Job has another name each time: its annotation counts, too."""
+        job = look.kubernetes if isinstance(look, JobLook) else None
+        if job is None:
+            return self._store.incidents.attempts(subject.key, plans.REQUEUE)
+        counted = self._store.incidents.attempts(subject.key, plans.RERUN)
+        try:
+            return max(counted, origin_of(job).attempt)
+        except Unreadable:  # whoever wrote it there: nobody can tell any more
+            return self._settings.limits.max_attempts
 
 
 def is_well(look: Look) -> bool:

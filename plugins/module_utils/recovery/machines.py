@@ -77,7 +77,8 @@ def check(item: Mapping[str, Any]) -> None:
     """
     for field in ("name", "slurm_name", "kubernetes_name"):
         if item.get(field) and not valid_node_name(item[field]):
-            raise BadInput("machine %s: %s is %s, no name of a node" % (_shown(item), field, ascii(item[field])[:80]))
+            shown = ascii(item[field])[:80]
+            raise BadInput("machine %s: %s is %s, no name of a node" % (_shown(item), field, shown))
     if item.get("ssh_address"):
         parse_address(item["ssh_address"], 22)
     if item.get("bmc_url"):

@@ -40,6 +40,14 @@ def state_of(kind: str, scheduler: str, look: Look) -> Presence:
     return _NODE_RULES.get(kind, _not_to_be_seen)(look)
 
 
+def shows(kind: str, scheduler: str, look: Look) -> bool:
+    """Whether the look shows this fault; false for kinds that no look can show."""
+    if kind not in _JOB_RULES and kind not in _NODE_RULES and kind != "daemon_down":
+        return False
+    state = state_of(kind, scheduler, look)
+    return state.known and state.there
+
+
 def slurm_fault(node: Node) -> Optional[str]:
     """The kind of fault that Slurm's own state shows, None for none."""
     seen = detect.node_fault(NodeState(node.name, node.base_state, node.flags, node.reason))

@@ -390,19 +390,20 @@ class Incidents:
 
     # what the gates ask about the past
 
-    def last_closed(self, key: str) -> Optional[float]:
-        """When the last incident of a target ended that had acted."""
+    def last_closed(self, key: str, besides: int) -> Optional[float]:
+        """When the last other incident of a target ended that had acted."""
         return self._db.value(
-            "SELECT MAX(closed_at) AS at FROM incidents WHERE target_key = %s AND acted = 1", (key,)
+            "SELECT MAX(closed_at) AS at FROM incidents WHERE target_key = %s AND acted = 1 AND id <> %s",
+            (key, besides),
         )
 
-    def attempts(self, key: str, uid: str, step: str) -> int:
-        """How often this step was begun for a job. With `uid` only for this job, not for an earlier one of its id."""
+    def attempts(self, key: str, step: str) -> int:
+        """In how many incidents of a job this step was begun."""
         return int(
             self._db.value(
                 "SELECT COUNT(DISTINCT s.incident) AS n FROM steps s JOIN incidents i ON i.id = s.incident "
-                "WHERE i.target_key = %s AND s.step = %s AND (%s = '' OR i.target_uid IN ('', %s))",
-                (key, step, uid, uid),
+                "WHERE i.target_key = %s AND s.step = %s",
+                (key, step),
             )
         )
 
@@ -436,11 +437,16 @@ class Incidents:
             )
         )
 
-    def failures_in_a_row(self, limit: int) -> int:
-        """How many of the last repairs failed, counted back to the last one that did not."""
+    def failures_in_a_row(self, limit: int, no_repairs: Sequence[str]) -> int:
+        """How many of the last repairs failed, counted back to the last one that did not.
+
+        Args:
+            no_repairs: plans that repair nothing (a quarantine ends with a person by design).
+        """
         found = self._db.rows(
-            "SELECT state FROM incidents WHERE acted = 1 AND closed_at IS NOT NULL ORDER BY closed_at DESC LIMIT %s",
-            (limit,),
+            "SELECT state FROM incidents WHERE acted = 1 AND closed_at IS NOT NULL AND plan NOT IN (%s) "
+            "ORDER BY closed_at DESC LIMIT %%s" % marks(no_repairs),
+            [*no_repairs, limit],
         )
         count = 0
         for row in found:

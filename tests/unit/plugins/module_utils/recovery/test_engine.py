@@ -397,6 +397,40 @@ def test_an_escalated_incident_ends_when_a_person_gave_the_node_back(engine: Eng
     assert engine.due(number)["ended"][0]["incident"] == number
 
 
+def test_what_is_only_reported_is_reported_once(engine: Engine, store: Store) -> None:
+    engine.world.state("node1", "IDLE", "INVALID_REG")
+    fault = fault_of("node1", kind="node_misconfigured", suggested="report")
+    number = engine.claim(fault)["ended"][0]["incident"]
+    assert engine.claim(fault)["attached"]
+    assert engine.due(number)["ended"] == []
+    engine.world.state("node1", "IDLE")
+    assert engine.due(number)["ended"][0]["incident"] == number
+
+
+def test_a_person_may_go_on_at_once_with_what_was_left_to_him(engine: Engine, store: Store) -> None:
+    engine.settings = settings_of(engine.ledger, engine.settings.state_dir, limits={"cooldown": 300.0})
+    engine.world.freeze("node1")
+    claimed = engine.claim(fault_of("node1"))
+    engine.run(claimed, {"verify": lambda work, tools: Outcome(work.incident, FAILED, "a GPU is missing")})
+    asked = engine.claim(fault_of("node1", kind="requested", suggested="return_node"), Request("bob", "GPU is back"))
+    assert asked["incidents"][0]["incident"] == claimed["incidents"][0]["incident"]
+
+
+def test_failed_repairs_in_a_row_stop_repairing(engine: Engine, store: Store) -> None:
+    for name in ("node1", "node2", "node3"):
+        engine.world.freeze(name)
+        claimed = engine.claim(fault_of(name))
+        assert claimed["incidents"]
+        engine.run(claimed, {"fence": lambda work, tools: Outcome(work.incident, FAILED, "BMC says no")})
+    store.machines.put(engine.world.add("node4"))
+    engine.world.freeze("node4")
+    assert gate(engine.claim(fault_of("node4"))) == ["breaker"]
+    engine.world.state("node1", "IDLE")  # a person repaired one
+    engine.due(*[found.id for found in store.incidents.live()])
+    store.database.write("UPDATE incidents SET closed_at = closed_at + 1 WHERE state = 'closed'")
+    assert engine.claim(fault_of("node4"))["incidents"]
+
+
 def test_a_person_who_takes_over_ends_the_repair(engine: Engine, store: Store) -> None:
     engine.world.freeze("node1")
     claimed = engine.claim(fault_of("node1"))
