@@ -424,5 +424,3 @@ def _incident(subject: _Subject) -> Incident:
     if subject.incident is None:
         raise AssertionError("a subject without its incident")
     return subject.incident
-
-

@@ -277,5 +277,6 @@ def _bmc_is_proved(look: NodeLook) -> bool:
 
 
 def _node(case: Case) -> NodeLook:
-    assert isinstance(case.look, NodeLook)
+    if not isinstance(case.look, NodeLook):
+        raise AssertionError("a job's case where a node's was expected")
     return case.look

@@ -292,5 +292,3 @@ def _part(parts: Parts, name: str, part: str, unknown: dict[str, str]) -> Any:
         unknown[part] = str(value)
         return None
     return value
-
-
