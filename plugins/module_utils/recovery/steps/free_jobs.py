@@ -16,6 +16,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     done,
     job_opted_in,
     poll,
+    power_off_proved,
     slurm_name,
     trouble,
     waiting,
@@ -25,12 +26,15 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm
 
 _MAX_WAIT = 60.0  # seconds that a node's repair stays for a job that is slow to come off its other nodes
 _REQUEUE_DELAY = 150.0  # Slurm sets the begin time two minutes ahead; what lies further ahead is the user's wish
-_BEGIN_TIME = "BeginTime"
+# a job that was just requeued has no reason yet: the scheduler writes BeginTime with its next pass
+_DELAYED = (None, "", "None", "BeginTime")
+_MAX_ASKED = 500  # jobs whose runs are looked up at once
 
 
 class FreeJobs(Plain):
     """Jobs that were on the node when it was drained, and for a node that came back those whose last run died on it.
 
+    Only of a node that is proved off or to have another boot: its processes are dead.
     A job that is not opted in, held, cancelled or ended is left alone. One that does not come off its nodes in time is
     left to Slurm, which starts it itself two minutes later.
     Waits for: `job_pending`, for at most a minute.
@@ -43,8 +47,13 @@ class FreeJobs(Plain):
         """One look at all jobs of all nodes; one call for each job whose begin time is cleared."""
         answers = Answers(works, tools)
         try:
-            jobs = {work.incident: _candidates(work) for work in works if slurm_name(work, tools)}
-            for incident, died in _died_on(works, tools).items():
+            for work in works:
+                if not _processes_ended(work):
+                    answers.give(
+                        done(work, "its processes are not proved to have ended, so its jobs are left to Slurm")
+                    )
+            jobs = {work.incident: _candidates(work) for work in answers.open if slurm_name(work, tools)}
+            for incident, died in _died_on(answers.open, tools).items():
                 jobs.setdefault(incident, set()).update(died)
             freeing = _Freeing(answers, jobs, tools)
             poll(freeing.make_a_pass)
@@ -54,6 +63,14 @@ class FreeJobs(Plain):
                 # a job that is not hurried starts by itself: that is no reason to keep the node waiting
                 answers.give(done(work, str(exc)) if _is_late(work, tools) else trouble(work, tools, exc))
         return answers.all()
+
+
+def _processes_ended(work: Work) -> bool:
+    """Slurm gives the processes of a silent node two minutes to end; only what is known to be dead may be hurried.
+
+    After a reboot over SSH a job is requeued by the registration of the new boot, not earlier.
+    """
+    return power_off_proved(work) or work.memory.get("same_boot") is False or work.plan == "reboot_over_ssh"
 
 
 def _candidates(work: Work) -> set[int]:
@@ -66,7 +83,8 @@ def _died_on(works: Sequence[Work], tools: Tools) -> dict[int, set[int]]:
     nodes.pop("", None)
     if not nodes:
         return {}
-    pending = [job.id for job in tools.slurm.job_states() if job.state == "PENDING" and job.state_reason == _BEGIN_TIME]
+    states = tools.slurm.job_states()
+    pending = [job.id for job in states if job.state == "PENDING" and job.state_reason in _DELAYED][:_MAX_ASKED]
     last: dict[int, tuple[float, tuple[str, ...]]] = {}
     for run in tools.slurm.accounting(pending) if pending else ():
         started = float(run.start_time or 0)
