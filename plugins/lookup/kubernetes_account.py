@@ -46,7 +46,6 @@ _raw:
 from typing import Any, Optional
 
 from ansible.plugins.lookup import LookupBase
-
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.account import objects
 
 

@@ -82,10 +82,10 @@ def digest(folder: str, names: Sequence[str]) -> str:
 def pack(folder: str, names: Sequence[str]) -> bytes:
     """A gzipped tar archive of these files, owned by root."""
     buffer = io.BytesIO()
-    with gzip.GzipFile(filename="", fileobj=buffer, mode="wb", compresslevel=1, mtime=0) as compressed:
-        with tarfile.open(fileobj=compressed, mode="w", format=tarfile.PAX_FORMAT) as archive:
-            for name in names:
-                _add(archive, folder, name)
+    compressed = gzip.GzipFile(filename="", fileobj=buffer, mode="wb", compresslevel=1, mtime=0)
+    with compressed, tarfile.open(fileobj=compressed, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name in names:
+            _add(archive, folder, name)
     return buffer.getvalue()
 
 

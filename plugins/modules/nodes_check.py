@@ -1,5 +1,4 @@
 #!/usr/bin/python
-# -*- coding: utf-8 -*-
 # Copyright: mission_control.job_recovery contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
@@ -23,9 +22,9 @@ options:
     required: true
   results:
     description:
-      - The result of the C(raw) command on each of O(names), in the same order. Its C(stdout) has lines C(name=value) with
-        the names C(uid), C(boot_id), C(machine_id) and C(python), and for RV(machines) with C(memory_kb), C(sockets),
-        C(cores), C(threads) and C(storage_kb); other lines are left out. A result that is C(unreachable) or has no
+      - The result of the C(raw) command on each of O(names), in the same order. Its C(stdout) has lines C(name=value)
+        with the names C(uid), C(boot_id), C(machine_id) and C(python), and for RV(machines) with C(memory_kb),
+        C(sockets), C(cores), C(threads) and C(storage_kb); other lines are left out. A result that is C(unreachable) or has no
         C(stdout) means that the node was not reached.
     type: list
     elements: dict

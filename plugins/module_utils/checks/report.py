@@ -36,8 +36,8 @@ def run(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     """Sort, count, write and lay out the checks.
 
     Returns:
-        `{"changed", "table": [lines], "failed": [ids], "counts": {status: number}}`; `failed` are the checks that stop an
-        installation: failed or unknown, and not accepted.
+        `{"changed", "table": [lines], "failed": [ids], "counts": {status: number}}`; `failed` are the checks that stop
+        an installation: failed or unknown, and not accepted.
 
     Raises:
         BadInput: something in the list is no check. Unreadable: the file cannot be written.

@@ -48,7 +48,7 @@ SPEC: dict[str, Any] = {
 # is that of PMIx's socket; job and step ids have up to ten digits.
 _SOCKET_PATH = 107
 _SOCKET_NAME = "stepd.slurm.pmix.4294967294.4294967294"
-_NO_SPOOL = frozenset(("/", "/tmp", "/var", "/var/spool", "/var/lib", "/var/tmp", "/run", "/root", "/home", "/etc", "/usr"))
+_NO_SPOOL = frozenset("/ /tmp /var /var/spool /var/lib /var/tmp /run /root /home /etc /usr".split())
 _PLAIN_PATH = re.compile(r"(?:/[A-Za-z0-9][A-Za-z0-9._-]*)+\Z")
 
 
@@ -153,7 +153,9 @@ def _version(config: Mapping[str, str], wanted: Wanted) -> Check:
     numbers, oldest = _numbers(found), _numbers(wanted.oldest_version)
     status = UNKNOWN if not numbers else PASSED if numbers[:2] >= oldest[:2] else FAILED
     hint = "" if status == PASSED else "upgrade Slurm"
-    return Check("slurm_version", "Slurm's version", "%s or newer" % wanted.oldest_version, found or "none", status, hint)
+    return Check(
+        "slurm_version", "Slurm's version", "%s or newer" % wanted.oldest_version, found or "none", status, hint
+    )
 
 
 def _acting(controllers: Sequence[Controller], hostnames: Sequence[str]) -> Check:
@@ -208,16 +210,24 @@ def _requeue(config: Mapping[str, str]) -> Check:
     found = config.get("JobRequeue", "")
     required = "JobRequeue=1, or every job says --requeue"
     status = {"1": PASSED, "0": WARNING}.get(found, UNKNOWN)
-    hint = "" if status == PASSED else "set JobRequeue=1 in slurm.conf, else jobs without --requeue are lost with their node"
+    hint = (
+        ""
+        if status == PASSED
+        else "set JobRequeue=1 in slurm.conf, else jobs without --requeue are lost with their node"
+    )
     return Check("slurm_job_requeue", "Jobs may be requeued", required, "JobRequeue=%s" % found, status, hint)
 
 
 def _job_comment(config: Mapping[str, str]) -> Check:
     flags = [flag.strip().lower() for flag in config.get("AccountingStoreFlags", "").split(",") if flag.strip()]
     status = PASSED if "job_comment" in flags else FAILED
-    hint = "" if status == PASSED else (
-        "add job_comment to AccountingStoreFlags in slurm.conf, then `scontrol reconfigure`: jobs opt in to restarts by "
-        "their comment, which finished jobs lose otherwise"
+    hint = (
+        ""
+        if status == PASSED
+        else (
+            "add job_comment to AccountingStoreFlags in slurm.conf, then `scontrol reconfigure`: jobs opt in to restarts "
+            "by their comment, which finished jobs lose otherwise"
+        )
     )
     found = "AccountingStoreFlags=%s" % (",".join(flags) or "(none)")
     return Check("slurm_job_comment", "Job comments are kept", "AccountingStoreFlags=job_comment", found, status, hint)
@@ -226,9 +236,13 @@ def _job_comment(config: Mapping[str, str]) -> Check:
 def _accounting(config: Mapping[str, str]) -> Check:
     found = config.get("AccountingStorageType", "(none)")
     status = PASSED if _accounts(config) else WARNING
-    hint = "" if status == PASSED else (
-        "without slurmdbd finished jobs are forgotten after MinJobAge, and nobody but root and SlurmUser can be "
-        "allowed to change nodes: set job_recovery_user to SlurmUser and controller_slurm_rights to false"
+    hint = (
+        ""
+        if status == PASSED
+        else (
+            "without slurmdbd finished jobs are forgotten after MinJobAge, and nobody but root and SlurmUser can be "
+            "allowed to change nodes: set job_recovery_user to SlurmUser and controller_slurm_rights to false"
+        )
     )
     required = "AccountingStorageType=accounting_storage/slurmdbd"
     return Check("slurm_accounting", "Accounting by slurmdbd", required, found, status, hint)
@@ -270,7 +284,10 @@ def spool_fault(path: str, state_save_location: str) -> str:
     if state_save_location and normal == posixpath.normpath(state_save_location):
         return "is the same as StateSaveLocation"
     if len(normal) + 1 + len(_SOCKET_NAME) > _SOCKET_PATH:
-        return "is too long for sockets (%d characters, at most %d)" % (len(normal), _SOCKET_PATH - 1 - len(_SOCKET_NAME))
+        return "is too long for sockets (%d characters, at most %d)" % (
+            len(normal),
+            _SOCKET_PATH - 1 - len(_SOCKET_NAME),
+        )
     return ""
 
 

@@ -94,8 +94,8 @@ def check(item: Mapping[str, Any]) -> None:
 def merged(known: Any, item: Mapping[str, Any]) -> Machine:
     """The machine as it will be: a field that is not given stays as it is.
 
-    A boot ID that is on record stays, too: it was seen while the node was healthy, and the proof that a node rebooted is
-    that it has another one now. The next look at the healthy node brings it up to date.
+    A boot ID that is on record stays, too: it was seen while the node was healthy, and the proof that a node rebooted
+    is that it has another one now. The next look at the healthy node brings it up to date.
     """
     before = known or Machine(name=item["name"])
     given = {field: item[field] for field in _CONFIGURED if item.get(field) is not None}

@@ -7,7 +7,6 @@ import os
 import tarfile
 
 import pytest
-
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.archive import run
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Absent, BadInput
 
