@@ -24,8 +24,8 @@ options:
     description:
       - The result of the C(raw) command on each of O(names), in the same order. Its C(stdout) has lines C(name=value)
         with the names C(uid), C(boot_id), C(machine_id) and C(python), and for RV(machines) with C(memory_kb),
-        C(sockets), C(cores), C(threads) and C(storage_kb); other lines are left out. A result that is C(unreachable) or has no
-        C(stdout) means that the node was not reached.
+        C(sockets), C(cores), C(threads) and C(storage_kb); other lines are left out. A result that is C(unreachable)
+        or has no C(stdout) means that the node was not reached.
     type: list
     elements: dict
     required: true

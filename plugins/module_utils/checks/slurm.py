@@ -225,8 +225,8 @@ def _job_comment(config: Mapping[str, str]) -> Check:
         ""
         if status == PASSED
         else (
-            "add job_comment to AccountingStoreFlags in slurm.conf, then `scontrol reconfigure`: jobs opt in to restarts "
-            "by their comment, which finished jobs lose otherwise"
+            "add job_comment to AccountingStoreFlags in slurm.conf, then `scontrol reconfigure`: jobs opt in to "
+            "restarts by their comment, which finished jobs lose otherwise"
         )
     )
     found = "AccountingStoreFlags=%s" % (",".join(flags) or "(none)")
