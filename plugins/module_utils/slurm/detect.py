@@ -136,6 +136,5 @@ def job_name(state: JobState) -> str:
 
 
 def _in_our_repair(reason: Optional[str]) -> bool:
-    text = (reason or "").strip()
-    # what Slurm or a person adds to our text after `, ` is news
-    return text.startswith(OUR_MARK) and ", " not in text
+    # what Slurm or a person adds to our text is news, unless it only tells how the repair goes on
+    return (reason or "").strip().startswith(OUR_MARK) and not reasons.has_news(reason)

@@ -63,14 +63,17 @@ _TOOLS = (
     ("bcm", "Failed health check"),
 )
 
-# What slurmctld puts behind the reason of a node that it reboots (`scontrol reboot`).
-REBOOT_SUFFIXES = (" : reboot issued", " : reboot complete")
+# slurmctld appends its own messages to a reason that is there already (set_node_reason in node_mgr.c); some of its
+# callers join by a comma instead.
+_SEPARATORS = (" : ", ", ")
+# Messages that tell where a repair stands, and no new fault of the node.
+_PROGRESS = ("reboot issued", "reboot complete", "Not responding")
 
 MAX_REASON = 200
 
 
-def split_reason(reason: str | None) -> list[str]:
-    """Split `Low CPUs, Low RealMemory (reported:1 < 2)` into its parts; commas in parentheses do not split."""
+def split_reason(reason: Optional[str]) -> list[str]:
+    """Split `Low CPUs, Low RealMemory (reported:1 < 2) : Not responding` into its parts; parentheses hold together."""
     parts, depth, start = [], 0, 0
     text = (reason or "").strip()
     for position, character in enumerate(text):
@@ -78,9 +81,11 @@ def split_reason(reason: str | None) -> list[str]:
             depth += 1
         elif character == ")":
             depth = max(0, depth - 1)
-        elif depth == 0 and text.startswith(", ", position):
-            parts.append(text[start:position].strip())
-            start = position + 2
+        elif depth == 0:
+            for separator in _SEPARATORS:
+                if position >= start and text.startswith(separator, position):
+                    parts.append(text[start:position].strip())
+                    start = position + len(separator)
     parts.append(text[start:].strip())
     return [part for part in parts if part]
 
@@ -100,15 +105,21 @@ def classify_reason(reason: str | None) -> list[str]:
     return [classify_part(part) for part in split_reason(reason)]
 
 
-def is_ours(reason: str | None, ours: str | None) -> bool:
-    """Whether `reason` is the text that we recorded, as it is or with what slurmctld adds when it reboots the node.
+def is_ours(reason: Optional[str], ours: Optional[str]) -> bool:
+    """Whether `reason` is the text that we recorded, as it is or with what slurmctld adds while the node is repaired.
 
     Anything else behind it (`ours, Kill task failed`) is a new fault, or a person who added to our text.
     """
-    if not ours or not reason:
+    mark = (ours or "").strip()
+    if not mark or not reason or not reason.strip().startswith(mark):
         return False
-    text = reason.strip()
-    return text in [ours.strip()] + [ours.strip() + suffix for suffix in REBOOT_SUFFIXES]
+    rest = _without_ours(reason.strip(), mark)
+    return rest is not None and all(part in _PROGRESS for part in split_reason(rest))
+
+
+def has_news(reason: Optional[str]) -> bool:
+    """Whether something other than the progress of a repair stands behind the first part of a reason."""
+    return any(part not in _PROGRESS for part in split_reason(reason)[1:])
 
 
 def reason_owner(reason: str | None, ours: str | None = None) -> str:
@@ -125,7 +136,8 @@ def reason_owner(reason: str | None, ours: str | None = None) -> str:
         return OURS
     if tool_of(text):
         return TOOL
-    kinds = classify_reason(_without_ours(text, ours))
+    rest = _without_ours(text, (ours or "").strip())
+    kinds = classify_reason(text if rest is None else rest)
     return PERSON if UNKNOWN in kinds else SLURM
 
 
@@ -147,11 +159,12 @@ def clean_text(text: str, limit: int = MAX_REASON) -> str:
     return " ".join(printable.replace('"', "'").split())[:limit].strip()
 
 
-def _without_ours(text: str, ours: str | None) -> str:
-    """Take our own text away from the beginning, so that what Slurm added to it can be told from what a person did."""
-    mark = (ours or "").strip()
-    if mark and text.startswith(mark):
-        for separator in (", ", " : "):
-            if text.startswith(separator, len(mark)):
-                return text[len(mark) + len(separator):]
-    return text
+def _without_ours(text: str, mark: str) -> Optional[str]:
+    """What stands behind our own text; None where the text is not ours and something that was added to it."""
+    if not mark or not text.startswith(mark):
+        return None
+    rest = text[len(mark):]
+    for separator in _SEPARATORS:
+        if rest.startswith(separator):
+            return rest[len(separator):]
+    return None if rest else ""

@@ -61,7 +61,10 @@ NODES = [
     # in our own repair; what comes on top of it is news
     ("down+drain+not_responding", OURS, None),
     ("idle+drain", OURS + " : reboot complete", None),
+    ("down+drain", OURS + " : Not responding", None),
     ("idle+drain", OURS + ", Kill task failed", "node_drained"),
+    ("idle+drain", OURS + " : Kill task failed", "node_drained"),
+    ("down+drain", "ADMIN SHUTDOWN : Not responding", "node_back"),
     # not understood: hands off
     ("down+unheard_of", "Node unexpectedly rebooted", None),
     ("down+?", "Not responding", None),
