@@ -152,7 +152,11 @@ def _alive(case: Case, active: Optional[bool], daemon: str) -> Decision:
         return Decision("restart_daemon", "%s is dead on a node that is alive, same boot" % daemon)
     if not active:
         return _reboot(case, "reboot_over_ssh", "%s died again after %d restarts" % (daemon, case.history.restarts))
-    return _reboot(case, "reboot_over_ssh", "%s is active and its scheduler gets no answer" % daemon)
+    why = "%s is active and its scheduler gets no answer" % daemon
+    if daemon == "slurmd" and look.slurm is not None and not look.slurm.down:
+        # a burst of load or a lost packet looks the same for a moment: nothing is rebooted before Slurm gives it up
+        return _verdict(case, why)
+    return _reboot(case, "reboot_over_ssh", why)
 
 
 def _dead(case: Case) -> Decision:
