@@ -10,16 +10,16 @@ They run one after the other on one lab (`LAB_INSTANCE`), from the molecule scen
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "lab"))
+sys.path[:0] = [str(Path(__file__).resolve().parents[2] / "lab"), str(Path(__file__).resolve().parent)]
 
 from joblab import instance  # noqa: E402
 from joblab.demo import cases  # noqa: E402
 from joblab.demo.cluster import Cluster, wait  # noqa: E402
+from watching import listening  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -38,41 +38,3 @@ def cluster(whole_cluster):
     whole_cluster.begun = whole_cluster.now()
     yield whole_cluster
     cases.tidy(whole_cluster)
-
-
-def listening(cluster):
-    """Whether every source has looked within the last seconds and has no error to tell."""
-    return cluster.head("job-recovery status >/dev/null && echo yes", check=False) == "yes"
-
-
-def incidents(cluster, target=None):
-    """Incidents since the test began, of one target or of all."""
-    return [row for row in cluster.incidents(cluster.begun) if target in (None, row["target"])]
-
-
-def settled(cluster, target, seconds=240):
-    """Wait until the target's newest incident is not open any more, and return its incidents."""
-
-    def look():
-        found = incidents(cluster, target)
-        return found if found and all(row["state"] not in ("open", "waiting") for row in found) else None
-
-    found = wait(look, seconds, interval=1.0)
-    assert found, f"{target} has no settled incident after {seconds} s: {incidents(cluster, target)}"
-    return found
-
-
-def steps_of(row, name):
-    """The runs of one step of an incident."""
-    return [step for step in row["steps"] if step["step"] == name]
-
-
-def sleep_until(condition, seconds, interval=0.1):
-    """Poll for a moment in the middle of something; the answer, or a failure."""
-    answer = wait(condition, seconds, interval)
-    assert answer, f"did not happen within {seconds} s"
-    return answer
-
-
-def moment():
-    return time.time()
