@@ -69,7 +69,7 @@ def _look(answers: Answers, tools: Tools, registered: set[int]) -> bool:
         if outcome is not None:
             answers.give(outcome)
     # a boot takes longer than anybody should stay; what has registered is only short of its SSH server
-    return all(work.incident not in registered for work in answers.open)
+    return all(work.incident not in registered or over(work, tools) for work in answers.open)
 
 
 def _has_registered(work: Work, tools: Tools, node: Optional[Node]) -> bool:

@@ -51,6 +51,7 @@ def still_active(work: Work, tools: Tools) -> Outcome:
 
 
 def _look(answers: Answers, tools: Tools) -> bool:
+    """Look once; true when it is no use to look again at once: only a job that completes soon has ended."""
     jobs = read_jobs(answers.open, tools)
     for work in answers.open:
         job = jobs.get(work.incident)
@@ -58,4 +59,4 @@ def _look(answers: Answers, tools: Tools) -> bool:
             answers.give(done(work, "Slurm has forgotten the job", proof={"job": work.target.name}))
         elif not job.on_nodes:
             answers.give(done(work, proof={"state": job.state, "restart_count": job.restart_count}))
-    return not answers.open
+    return not any(jobs[work.incident].completing and not over(work, tools) for work in answers.open)

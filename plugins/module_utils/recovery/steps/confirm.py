@@ -73,7 +73,9 @@ def _confirm_nodes(answers: Answers, tools: Tools) -> None:
 def _nodes_in_service(
     works: Sequence[Work], tools: Tools, proofs: dict[int, dict[str, object]], missing: dict[int, str]
 ) -> bool:
+    """Look once; true when it is no use to look again at once: only a node that does not respond yet soon will."""
     missing.clear()
+    soon = False
     nodes = slurm_nodes(works, tools)
     for work in works:
         if slurm_name(work, tools):
@@ -81,9 +83,10 @@ def _nodes_in_service(
             why = "Slurm knows no such node" if node is None else _not_in_service(work, node)
             if why:
                 missing[work.incident] = why
+                soon = soon or (node is not None and not node.responding and not over(work, tools))
             elif node is not None:
                 proofs[work.incident] = {"state": node.state, "reason": reasons.clean_text(node.reason or "")}
-    return not missing
+    return not soon
 
 
 def _not_in_service(work: Work, node: Node) -> str:

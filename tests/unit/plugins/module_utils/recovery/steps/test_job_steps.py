@@ -1,0 +1,334 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Steps on Slurm's jobs: their end, what is left of them, and their next run."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any, Callable
+
+import pytest
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import (
+    Forbidden,
+    TimedOut,
+    Unreachable,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Work
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import AccountingRecord
+from ansible_collections.mission_control.job_recovery.tests.unit.plugins.module_utils.recovery.steps.site import (
+    Site,
+    late,
+    work_of,
+)
+
+NONE = {"count": 0, "jobs": {}, "processes": []}
+
+
+def run(job: int = 11, *nodes: str, start: int = 100) -> AccountingRecord:
+    return AccountingRecord(job, "FAILED", nodes=nodes or ("node1", "node2"), start_time=start)
+
+
+def left(job: int, *pids: int) -> dict[str, Any]:
+    """What `orphans` answers."""
+    processes = [
+        {"pid": pid, "start": 5, "job": job, "name": "rank", "uid": 1000, "how": "environment"} for pid in pids
+    ]
+    return {"count": len(pids), "jobs": {str(job): len(pids)}, "processes": processes}
+
+
+@pytest.fixture(name="site")
+def _site() -> Site:
+    """Job 11 failed on node1 and node2; nothing of it is left there."""
+    site = Site()
+    for name in ("node1", "node2", "node3"):
+        site.add(name)
+        site.helper["ssh-" + name, "orphans"] = NONE
+        site.helper["ssh-" + name, "spool-clean"] = {"removed": [], "stale": []}
+    site.job(11, "FAILED")
+    site.runs = [run()]
+    return site
+
+
+def at(step: str, name: str = "11", **fields: Any) -> Work:
+    return work_of(step, name, "requeue_job", **fields)
+
+
+# ---- await_job_end -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("state", "flags", "status"),
+    [
+        ("RUNNING", (), "waiting"),
+        ("SUSPENDED", (), "waiting"),
+        ("PENDING", ("COMPLETING",), "waiting"),
+        ("FAILED", ("COMPLETING",), "waiting"),
+        ("PENDING", (), "done"),
+        ("FAILED", (), "done"),
+        ("CANCELLED", (), "done"),
+    ],
+)
+def test_await_job_end(site: Site, state: str, flags: tuple, status: str) -> None:
+    site.job(11, state, *flags)
+    outcome = site.act_one(at("await_job_end"))
+    assert outcome.status == status
+    assert status == "done" or (outcome.wait.kind, outcome.wait.args) == ("job_not_active", {"job": "11"})
+    assert status == "done" or site.act_one(late(at("await_job_end"))).status == "failed"
+
+
+def test_a_forgotten_job_has_ended(site: Site) -> None:
+    assert site.act_one(at("await_job_end", "99")).status == "done"
+
+
+# ---- end_orphans ---------------------------------------------------------------------------------------------------
+
+
+def ending(site: Site, address: str, job: int, after: dict[str, Any]) -> None:
+    def end(words: tuple) -> dict[str, Any]:
+        site.writes.append(words)
+        return {"ended": 2, **after}
+
+    site.helper[address, "end-orphans"] = end
+    site.helper[address, "orphans"] = left(job, 501, 502)
+
+
+def test_orphans_of_an_opted_in_job_are_ended_by_name(site: Site) -> None:
+    ending(site, "ssh-node2", 11, NONE)
+    outcome = site.act_one(at("end_orphans"))
+    assert site.writes == [("end-orphans", "11", "--process", "501.5", "--process", "502.5")]
+    assert outcome.status == "done"
+    assert outcome.proof == {"nodes": ["node1", "node2"], "silent": [], "ended": {"node2": 2}, "left": 0}
+
+
+def test_nothing_left_needs_no_write(site: Site) -> None:
+    site.lost.add(7)
+    assert site.act_one(at("end_orphans")).status == "done"
+
+
+def test_orphans_that_do_not_end(site: Site) -> None:
+    ending(site, "ssh-node2", 11, left(11, 501))
+    assert site.act_one(at("end_orphans")).status == "waiting"
+    assert site.act_one(late(at("end_orphans"))).status == "failed"
+
+
+def test_orphans_of_a_job_that_is_not_opted_in(site: Site) -> None:
+    ending(site, "ssh-node2", 11, NONE)
+    site.job(11, "FAILED", comment="{}")
+    outcome = site.act_one(at("end_orphans"))
+    assert (outcome.status, site.writes) == ("failed", [])
+    assert "2 on node2" in outcome.why
+    assert site.act_one(at("end_orphans"), site.tools(jobs="all")).status == "done"
+
+
+def test_a_job_that_has_started_again_keeps_its_processes(site: Site) -> None:
+    ending(site, "ssh-node2", 11, NONE)
+    site.job(11, "RUNNING", restart_count=1, nodes=("node2",))
+    assert site.act_one(at("end_orphans")).wait.kind == "job_not_active"
+    site.job(11, "FAILED")
+
+    def starts_meanwhile(_words: tuple) -> dict[str, Any]:
+        site.job(11, "RUNNING", restart_count=1, nodes=("node2",))
+        return left(11, 777)
+
+    site.helper["ssh-node2", "orphans"] = starts_meanwhile
+    assert site.act_one(at("end_orphans")).status == "waiting"
+
+    def has_run_meanwhile(_words: tuple) -> dict[str, Any]:
+        site.job(11, "PENDING", restart_count=2)
+        return left(11, 777)
+
+    site.job(11, "FAILED", restart_count=1)
+    site.helper["ssh-node2", "orphans"] = has_run_meanwhile
+    assert site.act_one(at("end_orphans")).status == "waiting"
+    assert site.writes == []
+
+
+def test_a_lost_claim_ends_nothing(site: Site) -> None:
+    ending(site, "ssh-node2", 11, NONE)
+    site.lost.add(7)
+    assert site.act_one(at("end_orphans")).status == "waiting"
+    assert site.writes == []
+
+
+@pytest.mark.parametrize(
+    ("trouble", "status"), [(Unreachable("x"), "waiting"), (TimedOut("x"), "waiting"), (Forbidden("x"), "failed")]
+)
+@pytest.mark.parametrize("step", ["end_orphans", "clean_spool"])
+def test_a_silent_node_of_the_last_run_is_not_clean(site: Site, trouble: Any, status: str, step: str) -> None:
+    verb = {"end_orphans": "orphans", "clean_spool": "spool-clean"}[step]
+    site.helper["ssh-node2", verb] = trouble
+    assert site.act_one(at(step)).status == status
+    assert site.act_one(late(at(step))).status == "failed"
+
+
+@pytest.mark.parametrize("step", ["end_orphans", "clean_spool"])
+def test_a_silent_node_of_an_earlier_run_is_named_only(site: Site, step: str) -> None:
+    site.runs = [run(11, "node3", start=50), run(11, "node1", "node2", start=100)]
+    site.helper["ssh-node3", "orphans"] = site.helper["ssh-node3", "spool-clean"] = Unreachable("off")
+    outcome = site.act_one(at(step))
+    assert outcome.status == "done"
+    assert "node3" in outcome.why
+
+
+def test_two_jobs_on_one_node_are_one_question(site: Site) -> None:
+    site.job(12, "FAILED")
+    site.runs.append(run(12, "node2"))
+    works = [at("end_orphans", incident=7), at("end_orphans", "12", incident=8)]
+    assert [outcome.status for outcome in site.act(*works)] == ["done", "done"]
+    assert sorted(site.asked) == [("ssh-node1", "orphans", "11"), ("ssh-node2", "orphans", "11", "12")]
+
+
+def test_a_task_of_an_array_is_looked_for_by_its_own_number(site: Site) -> None:
+    site.job(15, "FAILED", array_job_id=11, array_task_id=4)
+    del site.jobs_now[11]
+    site.runs = [run(15, "node1")]
+    assert site.act_one(at("end_orphans", "11_4")).status == "done"
+    assert site.asked == [("ssh-node1", "orphans", "15")]
+
+
+def test_a_node_that_the_ledger_does_not_know_is_reached_by_slurms_address(site: Site) -> None:
+    del site.machines["node2"]
+    site.helper["nodeaddr-node2", "orphans"] = NONE
+    assert site.act_one(at("end_orphans")).status == "done"
+    assert ("nodeaddr-node2", "orphans", "11") in site.asked
+
+
+def test_a_job_that_never_ran_has_nothing_to_clean(site: Site) -> None:
+    site.runs = []
+    for step in ("end_orphans", "clean_spool"):
+        assert site.act_one(at(step)).status == "done"
+    assert site.asked == []
+
+
+# ---- clean_spool ---------------------------------------------------------------------------------------------------
+
+
+def test_clean_spool_of_a_job_and_of_a_node(site: Site) -> None:
+    site.helper["ssh-node1", "spool-clean"] = {"removed": ["/s/pmix.11.0"], "stale": []}
+    node = work_of("clean_spool", site.machines["node3"], "clean_spool", incident=8)
+    job, whole = site.act(at("clean_spool"), node)
+    assert job.proof == {"nodes": ["node1", "node2"], "removed": {"node1": ["/s/pmix.11.0"]}}
+    assert whole.status == "done"
+    assert ("ssh-node1", "spool-clean", "--job", "11") in site.asked
+
+
+def test_the_spool_of_a_job_that_runs_is_left_alone(site: Site) -> None:
+    site.job(11, "RUNNING", nodes=("node1",))
+    assert site.act_one(at("clean_spool")).wait.kind == "job_not_active"
+    assert site.asked == []
+
+
+# ---- requeue -------------------------------------------------------------------------------------------------------
+
+
+def test_requeue_and_begin_now(site: Site) -> None:
+    outcome = site.act_one(at("requeue"))
+    assert (outcome.status, outcome.remember) == ("done", {"restart_count": 1})
+    assert site.writes == [("requeue", "11"), ("start", "11")]
+    assert site.jobs_now[11].begin_time < time.time()
+
+
+def test_a_requeue_that_has_happened_is_not_repeated(site: Site) -> None:
+    site.act_one(at("requeue"))
+    site.writes.clear()
+    site.job(11, "RUNNING", restart_count=1, nodes=("node1",))
+    outcome = site.act_one(at("requeue", intent={"restart_count": 0}))
+    assert (outcome.status, site.writes) == ("done", [])
+
+
+def test_a_job_that_its_script_requeued_only_begins_now(site: Site) -> None:
+    site.job(11, "PENDING", restart_count=1, begin_time=int(time.time()) + 110)
+    outcome = site.act_one(at("requeue"))
+    assert (outcome.status, outcome.remember) == ("done", {"restart_count": 1})
+    assert site.writes == [("start", "11")]
+
+
+@pytest.mark.parametrize(
+    ("state", "fields", "word"),
+    [
+        ("CANCELLED", {}, "cancelled"),
+        ("COMPLETED", {}, "completed"),
+        ("FAILED", {"requeue": False}, "--no-requeue"),
+        ("FAILED", {"batch": False}, "batch"),
+        ("FAILED", {"het_job_id": 10}, "leader"),
+    ],
+)
+def test_what_may_not_be_requeued_is_named(site: Site, state: str, fields: dict[str, Any], word: str) -> None:
+    site.job(11, state, **fields)
+    outcome = site.act_one(at("requeue"))
+    assert (outcome.status, site.writes) == ("failed", [])
+    assert word in outcome.why
+
+
+def test_a_forgotten_job_cannot_be_requeued(site: Site) -> None:
+    outcome = site.act_one(at("requeue", "99"))
+    assert outcome.status == "failed"
+    assert "MinJobAge" in outcome.why
+
+
+def test_a_script_may_have_hidden_a_failed_launch(site: Site) -> None:
+    site.job(11, "COMPLETED")
+    assert site.act_one(at("requeue", fault_kind="stale_spool")).status == "done"
+    assert ("requeue", "11") in site.writes
+
+
+def test_a_completing_job_is_waited_for(site: Site) -> None:
+    site.job(11, "PENDING", "COMPLETING", restart_count=1)
+    outcome = site.act_one(at("requeue", intent={"restart_count": 0}))
+    assert (outcome.status, outcome.wait.kind) == ("waiting", "job_pending")
+
+
+@pytest.mark.parametrize(
+    ("reason", "released"), [("JobHeldUser", False), ("JobHeldAdmin", False), ("launch_failed_requeued_held", True)]
+)
+def test_only_a_hold_of_slurms_own_is_released(site: Site, reason: str, released: bool) -> None:
+    site.job(11, "PENDING", "REQUEUE_HOLD" if released else "STOPPED", priority=0, state_reason=reason)
+    outcome = site.act_one(at("requeue", fault_kind="job_launch_held"))
+    assert outcome.status == "done"
+    assert (("release", "11") in site.writes) is released
+
+
+def test_a_begin_time_of_the_user_is_kept(site: Site) -> None:
+    site.job(11, "PENDING", begin_time=int(time.time()) + 86400)
+    outcome = site.act_one(at("requeue"))
+    assert (outcome.status, site.writes) == ("done", [])
+    assert "begin" in outcome.why
+
+
+def test_requeue_without_the_claim(site: Site) -> None:
+    site.lost.add(7)
+    assert site.act_one(at("requeue")).status == "waiting"
+    assert site.writes == []
+
+
+def test_slurm_that_hangs_is_asked_again(site: Site) -> None:
+    site.trouble = TimedOut("scontrol did not end within 10 s")
+    for step in ("await_job_end", "end_orphans", "clean_spool", "requeue", "confirm"):
+        assert site.act_one(at(step)).status == "waiting"
+        assert site.act_one(late(at(step))).status == "failed"
+
+
+# ---- confirm -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        (lambda job: replace(job, state="PENDING", restart_count=1), "done"),
+        (lambda job: replace(job, state="RUNNING", restart_count=1), "done"),
+        (lambda job: replace(job, state="RUNNING", restart_count=2), "done"),
+        (lambda job: replace(job, state="COMPLETED", restart_count=1), "done"),
+        (lambda job: replace(job, state="FAILED", restart_count=1), "done"),  # a new fault, with an incident of its own
+        (lambda job: replace(job, state="PENDING", restart_count=0), "waiting"),
+        (lambda job: replace(job, state="PENDING", flags=("COMPLETING",), restart_count=1), "waiting"),
+    ],
+)
+def test_confirm_a_job(site: Site, change: Callable[[Any], Any], status: str) -> None:
+    site.jobs_now[11] = change(site.jobs_now[11])
+    assert site.act_one(at("confirm", memory={"restart_count": 1})).status == status
+
+
+def test_confirm_a_job_that_is_forgotten(site: Site) -> None:
+    assert site.act_one(at("confirm", "99", memory={"restart_count": 1})).status == "done"

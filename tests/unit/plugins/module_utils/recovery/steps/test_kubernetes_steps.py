@@ -1,0 +1,241 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Steps on Kubernetes, against a small API server."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Iterator, Optional
+
+import pytest
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.client import KubernetesClient
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.models import (
+    NODE_ANNOTATION,
+    OUT_OF_SERVICE,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Outcome, Work
+from ansible_collections.mission_control.job_recovery.tests.unit.plugins.module_utils.kubernetes import (
+    test_kubernetes_jobs,
+)
+from ansible_collections.mission_control.job_recovery.tests.unit.plugins.module_utils.kubernetes.api_server import (
+    ApiServer,
+    status,
+)
+from ansible_collections.mission_control.job_recovery.tests.unit.plugins.module_utils.recovery.steps.site import (
+    NEW_BOOT,
+    OLD_BOOT,
+    Site,
+    late,
+    probe,
+    work_of,
+)
+
+NODE = "/api/v1/nodes/k1"
+POD = "/api/v1/namespaces/a/pods/p1"
+EVICTION = POD + "/eviction"
+JOB = "/apis/batch/v1/namespaces/a/jobs/train"
+
+
+class Cluster:
+    """A node of both schedulers, at an API server."""
+
+    def __init__(self, folder: Path) -> None:
+        self.api = ApiServer()
+        self.client = KubernetesClient(self.api.kubeconfig(folder), timeout=5.0)
+        self.site = Site()
+        self.machine = replace(self.site.add("node1"), kubernetes_name="k1")
+        self.ready()
+
+    def close(self) -> None:
+        self.client.close()
+        self.api.close()
+
+    def ready(self, ready: str = "True", boot_id: str = OLD_BOOT, **spec: Any) -> None:
+        there = self.api.see(NODE) or {"kind": "Node", "metadata": {}, "spec": {}}
+        there["spec"] = {**there["spec"], **spec}
+        there["status"] = {
+            "conditions": [{"type": "Ready", "status": ready}],
+            "nodeInfo": {"bootID": boot_id, "machineID": "", "systemUUID": ""},
+        }
+        self.api.put(NODE, there)
+
+    def pod(self, owner: Optional[str] = "ReplicaSet") -> None:
+        metadata: dict[str, Any] = {"creationTimestamp": "2026-11-30T10:00:00Z"}
+        if owner:
+            metadata["ownerReferences"] = [{"kind": owner, "name": "r", "uid": "u", "controller": True}]
+        self.api.put(
+            POD, {"kind": "Pod", "metadata": metadata, "spec": {"nodeName": "k1"}, "status": {"phase": "Running"}}
+        )
+
+    @property
+    def node(self) -> dict[str, Any]:
+        return self.api.see(NODE)
+
+    @property
+    def writes(self) -> list[str]:
+        return [request for request in self.api.requests if not request.startswith("GET")]
+
+    def work(self, step: str, plan: str = "reboot_by_power", **fields: Any) -> Work:
+        return work_of(step, self.machine, plan, **fields)
+
+    def act(self, work: Work) -> Outcome:
+        return self.site.act_one(work, self.site.tools(self.client))
+
+
+@pytest.fixture(name="cluster")
+def _cluster(tmp_path: Path) -> Iterator[Cluster]:
+    cluster = Cluster(tmp_path)
+    yield cluster
+    cluster.close()
+
+
+def test_cordon_and_uncordon(cluster: Cluster) -> None:
+    assert cluster.act(cluster.work("cordon")).status == "done"
+    assert cluster.node["spec"]["unschedulable"] is True
+    assert '"incident": "7"' in cluster.node["metadata"]["annotations"][NODE_ANNOTATION]
+    assert cluster.act(cluster.work("cordon")).status == "done"
+    assert len(cluster.writes) == 1
+    assert cluster.act(cluster.work("uncordon")).status == "done"
+    assert not cluster.node["spec"].get("unschedulable")
+
+
+def test_somebody_elses_cordon(cluster: Cluster) -> None:
+    cluster.ready(unschedulable=True)
+    assert cluster.act(cluster.work("cordon")).status == "failed"
+    outcome = cluster.act(cluster.work("uncordon"))
+    assert (outcome.status, cluster.writes) == ("done", [])
+    assert "somebody else" in outcome.why
+
+
+@pytest.mark.parametrize("step", ["cordon", "uncordon", "release_pods"])
+def test_a_lost_claim_writes_nothing(cluster: Cluster, step: str) -> None:
+    if step == "uncordon":
+        cluster.act(cluster.work("cordon"))
+        cluster.api.requests.clear()
+    cluster.site.lost.add(7)
+    assert cluster.act(cluster.work(step, memory={"power_off_proved": True})).status == "waiting"
+    assert cluster.writes == []
+
+
+@pytest.mark.parametrize("step", ["cordon", "uncordon", "release_pods", "confirm"])
+def test_an_api_server_that_does_not_answer(cluster: Cluster, step: str) -> None:
+    cluster.api.tell("GET", NODE, 503, status(503), times=50)
+    memory = {"power_off_proved": True}
+    assert cluster.act(cluster.work(step, memory=memory)).status == "waiting"
+    assert cluster.act(late(cluster.work(step, memory=memory))).status == "failed"
+
+
+def test_uncordon_waits_for_the_kubelet_of_the_new_boot(cluster: Cluster) -> None:
+    cluster.act(cluster.work("cordon"))
+    memory = {"boot_id": OLD_BOOT, "new_boot_id": NEW_BOOT}
+    outcome = cluster.act(cluster.work("uncordon", memory=memory))  # Ready, but that is the old boot's word
+    assert (outcome.status, outcome.wait.kind) == ("waiting", "kubernetes_node_ready")
+    assert outcome.wait.args == {"node": "k1", "boot_id": OLD_BOOT}
+    cluster.ready("Unknown", NEW_BOOT)
+    assert cluster.act(late(cluster.work("uncordon", memory=memory))).status == "failed"
+    cluster.ready("True", NEW_BOOT)
+    assert cluster.act(cluster.work("uncordon", memory=memory)).status == "done"
+
+
+def test_a_node_of_slurm_alone_needs_nothing_here(cluster: Cluster) -> None:
+    cluster.machine = replace(cluster.machine, kubernetes_name="")
+    for step in ("cordon", "uncordon", "release_pods"):
+        assert cluster.act(cluster.work(step)).status == "done"
+    assert cluster.api.requests == []
+
+
+def test_pods_are_given_up_only_with_the_fences_proof(cluster: Cluster) -> None:
+    outcome = cluster.act(cluster.work("release_pods"))
+    assert (outcome.status, cluster.writes) == ("failed", [])
+    assert cluster.act(cluster.work("release_pods", memory={"power_off_proved": True})).status == "done"
+    (taint,) = cluster.node["spec"]["taints"]
+    assert (taint["key"], taint["effect"]) == (OUT_OF_SERVICE, "NoExecute")
+    assert cluster.act(cluster.work("uncordon")).status == "done"
+    assert not cluster.node["spec"].get("taints")
+
+
+def drained_work(cluster: Cluster, **fields: Any) -> Work:
+    cluster.site.node("node1", "IDLE", "DRAIN", reason="x")
+    return cluster.work("await_drained", "reboot_over_ssh", **fields)
+
+
+def test_pods_are_evicted_and_waited_for(cluster: Cluster) -> None:
+    cluster.pod()
+    outcome = cluster.act(drained_work(cluster))
+    assert (outcome.status, outcome.wait.kind, outcome.wait.args) == ("waiting", "pods_gone", {"pods": ["a/p1"]})
+    cluster.api.take(POD)
+    assert cluster.act(drained_work(cluster)).status == "done"
+
+
+def test_a_disruption_budget_holds(cluster: Cluster) -> None:
+    cluster.pod()
+    told = status(
+        429,
+        "TooManyRequests",
+        "Cannot evict pod as it would violate the pod's disruption budget.",
+        causes=[{"reason": "DisruptionBudget", "message": "The disruption budget keep needs 1 healthy pods"}],
+    )
+    cluster.api.tell("POST", EVICTION, 429, told, times=9)
+    assert cluster.act(drained_work(cluster)).status == "waiting"
+    outcome = cluster.act(late(drained_work(cluster)))
+    assert outcome.status == "failed"
+    assert "a/p1" in outcome.why
+    assert "keep" in outcome.why
+
+
+def test_a_pod_that_nobody_would_make_again_is_not_evicted(cluster: Cluster) -> None:
+    cluster.pod(owner=None)
+    outcome = cluster.act(drained_work(cluster))
+    assert (outcome.status, cluster.writes) == ("failed", [])
+
+
+def test_await_boot_of_a_node_of_kubernetes_alone(cluster: Cluster) -> None:
+    cluster.machine = replace(cluster.machine, slurm_name="")
+    outcome = cluster.act(cluster.work("await_boot"))
+    assert (outcome.status, outcome.wait.kind) == ("waiting", "kubernetes_node_ready")
+    cluster.site.helper["ssh-node1", "probe"] = probe(NEW_BOOT)
+    assert cluster.act(cluster.work("await_boot")).remember == {"new_boot_id": NEW_BOOT}
+
+
+def test_a_dead_kubelet_is_started(cluster: Cluster) -> None:
+    cluster.site.helper["ssh-node1", "probe"] = probe(kubelet="failed")
+    cluster.site.helper["ssh-node1", "restart"] = {"changed": True}
+    outcome = cluster.act(cluster.work("restart_daemon", "restart_daemon"))
+    assert (outcome.status, outcome.proof["started"]) == ("done", ["kubelet.service"])
+
+
+@pytest.mark.parametrize(
+    ("ready", "cordoned", "status_wanted"),
+    [("True", False, "done"), ("Unknown", False, "waiting"), ("True", True, "waiting")],
+)
+def test_confirm_a_node(cluster: Cluster, ready: str, cordoned: bool, status_wanted: str) -> None:
+    if cordoned:
+        cluster.act(cluster.work("cordon"))
+    cluster.ready(ready)
+    assert cluster.act(cluster.work("confirm")).status == status_wanted
+
+
+def rerun_work(step: str = "rerun", uid: str = "u1", **fields: Any) -> Work:
+    work = work_of(step, "a/train", "rerun_kubernetes_job", **fields)
+    return replace(work, target=replace(work.target, uid=uid))
+
+
+def test_rerun_and_confirm(cluster: Cluster) -> None:
+    cluster.api.put(JOB, test_kubernetes_jobs.server_job())
+    outcome = cluster.act(rerun_work())
+    assert outcome.status == "done"
+    new = outcome.remember["rerun_as"]
+    assert cluster.act(rerun_work()).remember == {"rerun_as": new}
+    assert sum(request.startswith("POST") for request in cluster.writes) == 1
+    assert cluster.act(rerun_work("confirm", memory={"rerun_as": new})).proof["job"] == new
+    assert cluster.act(rerun_work("confirm", memory={"rerun_as": "a/gone"})).status == "done"
+    assert cluster.act(rerun_work("confirm")).status == "failed"
+
+
+def test_what_may_not_be_rerun(cluster: Cluster) -> None:
+    assert cluster.act(rerun_work()).status == "failed"  # it is gone
+    cluster.api.put(JOB, test_kubernetes_jobs.server_job())
+    assert cluster.act(rerun_work(uid="u2")).status == "failed"  # another Job bears its name
+    assert not [request for request in cluster.writes if request.startswith("POST")]

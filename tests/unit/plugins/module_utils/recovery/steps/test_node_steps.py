@@ -1,0 +1,554 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Steps on nodes: Slurm, the helper and the BMC."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import (
+    Absent,
+    Conflict,
+    Forbidden,
+    TimedOut,
+    Unreachable,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import plans
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps import STEPS
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import AccountingRecord
+from ansible_collections.mission_control.job_recovery.tests.unit.plugins.module_utils.recovery.steps.site import (
+    NEW_BOOT,
+    OLD_BOOT,
+    REASON,
+    UUID,
+    Site,
+    late,
+    probe,
+    work_of,
+)
+
+PROVED_OFF = {"power_off_proved": True, "boot_id": OLD_BOOT}
+BMC = "https://bmc/node1"
+
+
+@pytest.fixture(name="site")
+def _site() -> Site:
+    site = Site()
+    site.add("node1")
+    return site
+
+
+def test_every_step_of_every_plan_exists() -> None:
+    assert set(STEPS) == set(plans.ORDER)
+    assert all(step.name == name for name, step in STEPS.items())
+
+
+# ---- what all steps have in common ---------------------------------------------------------------------------------
+
+WRITING = ("drain", "down", "resume", "fence", "power_on", "reboot", "clean_spool", "restart_daemon")
+
+
+def prepared(site: Site, step: str) -> Any:
+    """A work at a step that would write now."""
+    site.helper.update(
+        {
+            ("ssh-node1", "probe"): probe(slurmd="failed"),
+            ("ssh-node1", "reboot"): lambda _words: site.writes.append("reboot") or {"rebooting": True},
+            ("ssh-node1", "spool-clean"): lambda _words: site.writes.append("clean") or {"removed": [], "stale": []},
+            ("ssh-node1", "restart"): lambda _words: site.writes.append("restart") or {"changed": True},
+        }
+    )
+    if step == "resume":
+        site.node("node1", "DOWN", "DRAIN", reason=REASON)
+    if step == "power_on":
+        site.bmc[BMC] = replace(site.bmc[BMC], state="Off")
+    return work_of(step, site.machines["node1"], memory=PROVED_OFF)
+
+
+@pytest.mark.parametrize("step", WRITING)
+def test_a_run_that_lost_its_claim_writes_nothing(site: Site, step: str) -> None:
+    work = prepared(site, step)
+    site.lost.add(work.incident)
+    outcome = site.act_one(work)
+    assert site.writes == []
+    assert (outcome.status, outcome.wait.kind) == ("waiting", "time")
+
+
+@pytest.mark.parametrize("step", WRITING)
+def test_a_run_that_has_its_claim_writes_once(site: Site, step: str) -> None:
+    outcome = site.act_one(prepared(site, step))
+    assert len(site.writes) == 1
+    assert outcome.status == ("waiting" if step == "restart_daemon" else "done")
+
+
+@pytest.mark.parametrize("step", ["drain", "down", "resume", "await_drained", "await_boot", "verify", "confirm"])
+@pytest.mark.parametrize(
+    ("trouble", "status"),
+    [(TimedOut("no answer"), "waiting"), (Unreachable("refused"), "waiting"), (Forbidden("no"), "failed")],
+)
+def test_slurm_that_does_not_answer_is_asked_again(site: Site, step: str, trouble: Any, status: str) -> None:
+    site.trouble = trouble
+    outcome = site.act_one(work_of(step, site.machines["node1"], memory=PROVED_OFF))
+    assert outcome.status == status
+    assert site.act_one(late(work_of(step, site.machines["node1"], memory=PROVED_OFF))).status == "failed"
+    assert site.writes == []
+
+
+def test_one_targets_trouble_is_its_own(site: Site) -> None:
+    second, third = site.add("node2"), site.add("node3")
+    site.node("node2", "IDLE", "DRAIN", reason="ticket 4711")
+    site.lost.add(3)
+    works = [
+        work_of("drain", machine, incident=number, reason="incident %d" % number)
+        for number, machine in enumerate((site.machines["node1"], second, third), 1)
+    ]
+    assert [outcome.status for outcome in site.act(*works)] == ["done", "failed", "waiting"]
+    assert site.writes == [("node1", "DRAIN", "incident 1")]
+
+
+# ---- drain, down, resume -------------------------------------------------------------------------------------------
+
+
+def test_drain_keeps_what_is_needed_later(site: Site) -> None:
+    site.node("node1", "MIXED", reason="Not responding")
+    site.job(11, "RUNNING", nodes=("node1", "node2"))
+    site.job(12, "RUNNING", nodes=("node2",))
+    site.job(13, "PENDING")
+    outcome = site.act_one(work_of("drain", site.machines["node1"]))
+    assert outcome.status == "done"
+    assert outcome.remember["jobs"] == [11]
+    assert outcome.remember["slurm_before"]["reason"] == "Not responding"
+    assert outcome.remember["slurm_before"]["slurmd_start_time"] == 1010
+    assert site.nodes_now["node1"].reason == REASON
+
+
+def test_a_repeated_drain_keeps_the_first_look(site: Site) -> None:
+    first = STEPS["drain"].intend([work_of("drain", site.machines["node1"])], site.tools())[7]
+    site.node("node1", "IDLE", "DRAIN", reason=REASON)
+    outcome = site.act_one(work_of("drain", site.machines["node1"], intent=first))
+    assert (outcome.status, outcome.remember["slurm_before"]["state"]) == ("done", "IDLE")
+    assert site.writes == []
+
+
+def test_a_persons_drain_is_left_alone(site: Site) -> None:
+    site.node("node1", "IDLE", "DRAIN", reason="ADMIN SHUTDOWN")
+    outcome = site.act_one(work_of("drain", site.machines["node1"]))
+    assert (outcome.status, site.writes) == ("failed", [])
+    assert "a person's" in outcome.why
+
+
+def test_down_only_with_the_fences_proof(site: Site) -> None:
+    site.node("node1", "MIXED", "DRAIN", reason=REASON)
+    outcome = site.act_one(work_of("down", site.machines["node1"]))
+    assert (outcome.status, site.writes) == ("failed", [])
+    assert site.act_one(work_of("down", site.machines["node1"], memory=PROVED_OFF)).status == "done"
+    assert site.nodes_now["node1"].base_state == "DOWN"
+    assert site.act_one(work_of("down", site.machines["node1"], memory=PROVED_OFF)).status == "done"
+    assert len(site.writes) == 1
+
+
+def test_resume_waits_for_the_registration(site: Site) -> None:
+    site.node("node1", "DOWN", "DRAIN", "NOT_RESPONDING", reason=REASON)
+    outcome = site.act_one(work_of("resume", site.machines["node1"]))
+    assert (outcome.status, outcome.wait.kind, site.writes) == ("waiting", "node_registered", [])
+    assert site.act_one(late(work_of("resume", site.machines["node1"]))).status == "failed"
+    site.node("node1", "DOWN", "DRAIN", reason=REASON)
+    assert site.act_one(work_of("resume", site.machines["node1"])).status == "done"
+    assert site.act_one(work_of("resume", site.machines["node1"])).status == "done"
+    assert len(site.writes) == 1
+
+
+@pytest.mark.parametrize("reason", ["ticket 4711", REASON + ", Kill task failed", "NHC: gpu", None])
+def test_resume_only_what_is_ours(site: Site, reason: Any) -> None:
+    site.node("node1", "IDLE", "DRAIN", reason=reason)
+    assert site.act_one(work_of("resume", site.machines["node1"])).status == "failed"
+    assert site.writes == []
+
+
+def test_nodes_that_are_not_in_slurm_are_done(site: Site) -> None:
+    machine = replace(site.machines["node1"], slurm_name="")
+    for step in ("drain", "resume", "clean_spool"):
+        assert site.act_one(work_of(step, machine)).status == "done"
+    assert site.writes == []
+
+
+# ---- await_drained -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("base", "flags", "status"),
+    [
+        ("MIXED", ("DRAIN",), "waiting"),
+        ("IDLE", ("COMPLETING", "DRAIN"), "waiting"),
+        ("IDLE", ("DRAIN",), "done"),
+        ("DOWN", ("DRAIN", "NOT_RESPONDING"), "done"),
+        ("IDLE", (), "failed"),
+    ],
+)
+def test_await_drained(site: Site, base: str, flags: tuple, status: str) -> None:
+    site.node("node1", base, *flags, reason=REASON)
+    outcome = site.act_one(work_of("await_drained", site.machines["node1"], "reboot_over_ssh"))
+    assert outcome.status == status
+    assert status != "waiting" or outcome.wait.kind == "node_drained"
+
+
+def test_a_drain_that_takes_too_long_ends(site: Site) -> None:
+    site.node("node1", "MIXED", "DRAIN", reason=REASON)
+    outcome = site.act_one(late(work_of("await_drained", site.machines["node1"], "reboot_over_ssh")))
+    assert outcome.status == "done"
+    assert "time is over" in outcome.why
+
+
+# ---- reboot and await_boot -----------------------------------------------------------------------------------------
+
+
+def test_reboot_asks_for_the_boot_on_record(site: Site) -> None:
+    site.helper["ssh-node1", "reboot"] = {"rebooting": True, "boot_id": OLD_BOOT}
+    outcome = site.act_one(work_of("reboot", site.machines["node1"]))
+    assert (outcome.status, outcome.remember["boot_id"]) == ("done", OLD_BOOT)
+    assert site.asked[-1][:4] == ("ssh-node1", "reboot", "--if-boot-id", OLD_BOOT)
+    assert "--if-machine-id" in site.asked[-1]
+
+
+def test_reboot_proves_the_boot_when_none_is_on_record(site: Site) -> None:
+    machine = replace(site.machines["node1"], boot_id="")
+    site.helper["ssh-node1", "probe"] = probe(NEW_BOOT)
+    site.helper["ssh-node1", "reboot"] = {"rebooting": True, "boot_id": NEW_BOOT}
+    assert site.act_one(work_of("reboot", machine)).remember["boot_id"] == NEW_BOOT
+    site.helper["ssh-node1", "probe"] = probe("Welcome")
+    outcome = site.act_one(work_of("reboot", machine))
+    assert outcome.status == "failed"
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        ({"rebooting": False, "boot_id": NEW_BOOT}, "done"),  # it rebooted already
+        ({"rebooting": False, "boot_id": OLD_BOOT}, "waiting"),
+        ({"rebooting": False, "boot_id": "garbage"}, "waiting"),
+        ({}, "waiting"),
+        (TimedOut("no answer"), "waiting"),
+        (Unreachable("refused"), "waiting"),
+        (Forbidden("permission denied"), "failed"),
+        (Conflict("another machine"), "failed"),
+        (Absent("no helper"), "failed"),
+    ],
+)
+def test_answers_to_a_reboot(site: Site, answer: Any, status: str) -> None:
+    site.helper["ssh-node1", "reboot"] = answer
+    assert site.act_one(work_of("reboot", site.machines["node1"])).status == status
+
+
+def boot_work(site: Site, plan: str = "reboot_by_power", **memory: Any) -> Any:
+    before = {"slurm_before": {"boot_time": 1000, "slurmd_start_time": 1010}, "boot_id": OLD_BOOT}
+    return work_of("await_boot", site.machines["node1"], plan, memory={**before, **memory})
+
+
+def booted(site: Site, **fields: Any) -> None:
+    now = int(time.time())
+    facts = {"boot_time": now - 5, "slurmd_start_time": now - 3, "reason": REASON, **fields}
+    site.node("node1", "DOWN", "DRAIN", **facts)
+
+
+def test_a_new_boot_that_has_registered(site: Site) -> None:
+    booted(site)
+    site.helper["ssh-node1", "probe"] = probe(NEW_BOOT)
+    outcome = site.act_one(boot_work(site))
+    assert (outcome.status, outcome.remember) == ("done", {"new_boot_id": NEW_BOOT})
+
+
+def test_before_the_registration_nobody_is_asked(site: Site) -> None:
+    site.node("node1", "DOWN", "DRAIN", "NOT_RESPONDING")
+    outcome = site.act_one(boot_work(site))
+    assert (outcome.status, outcome.wait.kind) == ("waiting", "node_registered")
+    assert outcome.wait.args == {"node": "node1", "slurmd_start_time": 1010}
+    assert site.asked == []
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        probe(OLD_BOOT),
+        probe("Welcome to node1"),
+        probe(NEW_BOOT.upper() + "x"),
+        probe(""),
+        probe(NEW_BOOT, uptime=-4000.0),  # Slurm's BootTime is of an earlier boot than this one
+        Unreachable("sshd is not up yet"),
+    ],
+    ids=["same boot", "banner", "malformed", "empty", "stale registration", "no ssh"],
+)
+def test_only_a_proved_boot_counts(site: Site, told: Any) -> None:
+    booted(site)
+    site.helper["ssh-node1", "probe"] = told
+    outcome = site.act_one(boot_work(site))
+    assert (outcome.status, outcome.wait.kind) == ("waiting", "time")
+    assert site.act_one(late(boot_work(site))).status == "failed"
+
+
+def test_slurmd_that_was_only_restarted_is_no_boot(site: Site) -> None:
+    site.node("node1", "DOWN", "DRAIN", slurmd_start_time=1010, reason=REASON)
+    site.helper["ssh-node1", "probe"] = probe(NEW_BOOT)
+    assert site.act_one(boot_work(site)).status == "waiting"
+
+
+def test_without_a_boot_on_record_a_reboot_is_not_proved(site: Site) -> None:
+    booted(site)
+    site.helper["ssh-node1", "probe"] = probe(NEW_BOOT)
+    site.machines["node1"] = replace(site.machines["node1"], boot_id="")
+    assert site.act_one(boot_work(site, boot_id="")).status == "waiting"
+
+
+def test_a_node_that_came_back_may_have_the_same_boot(site: Site) -> None:
+    site.helper["ssh-node1", "probe"] = probe(OLD_BOOT)
+    outcome = site.act_one(boot_work(site, "return_node"))
+    assert (outcome.status, outcome.remember["new_boot_id"]) == ("done", OLD_BOOT)
+    site.node("node1", "DOWN", "DRAIN", "NOT_RESPONDING")
+    assert site.act_one(boot_work(site, "return_node")).wait.args == {"node": "node1"}
+
+
+# ---- fence and power_on --------------------------------------------------------------------------------------------
+
+
+def test_fence_proves_off(site: Site) -> None:
+    outcome = site.act_one(work_of("fence", site.machines["node1"]))
+    assert outcome.status == "done"
+    assert outcome.remember["power_off_proved"] is True
+    assert outcome.remember["boot_id"] == OLD_BOOT
+    assert site.act_one(work_of("fence", site.machines["node1"])).status == "done"
+    assert site.writes == [(BMC, "Off")]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"bmc_url": ""},
+        {"smbios_uuid": ""},
+        {"smbios_uuid": "00000000-0000-0000-0000-000000000000"},
+        {"smbios_uuid": UUID[:-1] + "0"},
+    ],
+)
+def test_fence_never_touches_a_doubtful_bmc(site: Site, change: dict[str, str]) -> None:
+    outcome = site.act_one(work_of("fence", replace(site.machines["node1"], **change)))
+    assert (outcome.status, site.writes) == ("failed", [])
+
+
+def test_off_that_does_not_come(site: Site) -> None:
+    site.bmc_obeys = False
+    work = work_of("fence", site.machines["node1"])
+    outcome = site.act_one(work)
+    assert (outcome.status, outcome.wait.kind) == ("waiting", "time")
+    assert "power_off_proved" not in outcome.remember
+    assert site.act_one(replace(work, first_started_at=time.time() - 61)).status == "failed"
+
+
+def test_a_bmc_that_is_busy_is_asked_again(site: Site) -> None:
+    del site.bmc[BMC]
+    for step in ("fence", "power_on"):
+        assert site.act_one(work_of(step, site.machines["node1"])).status == "waiting"
+        assert site.act_one(late(work_of(step, site.machines["node1"]))).status == "failed"
+
+
+def test_power_on_is_a_level(site: Site) -> None:
+    for state, asked in (("Off", 1), ("On", 0), ("PoweringOn", 0)):
+        site.writes.clear()
+        site.bmc[BMC] = replace(site.bmc[BMC], state=state)
+        assert site.act_one(work_of("power_on", site.machines["node1"])).status == "done"
+        assert len(site.writes) == asked
+
+
+# ---- restart_daemon, clean_spool, verify, confirm -------------------------------------------------------------------
+
+
+def restart_work(site: Site, **fields: Any) -> Any:
+    return work_of("restart_daemon", site.machines["node1"], "restart_daemon", fault_kind="daemon_down", **fields)
+
+
+def test_a_dead_slurmd_is_started_and_registers(site: Site) -> None:
+    def start(_words: Any) -> dict[str, Any]:
+        site.node("node1", "IDLE", slurmd_start_time=2000)
+        return {"changed": True}
+
+    site.helper["ssh-node1", "probe"] = probe(slurmd="failed")
+    site.helper["ssh-node1", "restart"] = start
+    outcome = site.act_one(restart_work(site))
+    assert (outcome.status, outcome.proof["started"]) == ("done", ["slurmd.service"])
+    assert all(OLD_BOOT in words for words in site.asked[:2])  # never on another boot
+
+
+def test_a_started_slurmd_that_has_not_registered_is_awaited(site: Site) -> None:
+    site.helper["ssh-node1", "probe"] = probe(slurmd="inactive")
+    site.helper["ssh-node1", "restart"] = {"changed": True}
+    outcome = site.act_one(restart_work(site))
+    assert (outcome.status, outcome.wait.kind) == ("waiting", "node_registered")
+    assert outcome.wait.args["slurmd_start_time"] == 1010
+    site.helper["ssh-node1", "probe"] = probe()
+    intent = {"slurmd_start_time": 1010}
+    again = restart_work(site, intent=intent, memory=outcome.remember)
+    assert site.act_one(again).status == "waiting"
+    site.node("node1", "IDLE", slurmd_start_time=2000)
+    assert site.act_one(again).status == "done"
+
+
+def test_nothing_is_restarted_that_is_active(site: Site) -> None:
+    site.helper["ssh-node1", "probe"] = probe(kubelet="failed")  # not a node of Kubernetes: none of our business
+    outcome = site.act_one(restart_work(site))
+    assert (outcome.status, outcome.proof) == ("done", {"started": []})
+
+
+@pytest.mark.parametrize(
+    ("told", "status"),
+    [
+        (probe(units={}), "waiting"),
+        (Unreachable("x"), "waiting"),
+        (Conflict("another boot"), "failed"),
+        (Forbidden("x"), "failed"),
+    ],
+)
+def test_a_node_that_cannot_be_probed(site: Site, told: Any, status: str) -> None:
+    site.helper["ssh-node1", "probe"] = told
+    assert site.act_one(restart_work(site)).status == status
+
+
+def test_clean_spool_of_a_node_acts_on_the_proved_boot_only(site: Site) -> None:
+    site.helper["ssh-node1", "spool-clean"] = {"removed": ["/s/pmix.7.0"], "stale": []}
+    outcome = site.act_one(work_of("clean_spool", site.machines["node1"], memory={"new_boot_id": NEW_BOOT}))
+    assert outcome.proof == {"nodes": ["node1"], "removed": {"node1": ["/s/pmix.7.0"]}}
+    assert site.asked == [("ssh-node1", "spool-clean", "--if-boot-id", NEW_BOOT)]
+
+
+def test_what_is_left_in_the_spool_is_not_clean(site: Site) -> None:
+    site.helper["ssh-node1", "spool-clean"] = {"removed": [], "stale": ["/s/pmix.7.0"]}
+    assert site.act_one(work_of("clean_spool", site.machines["node1"])).status == "waiting"
+    assert site.act_one(late(work_of("clean_spool", site.machines["node1"]))).status == "failed"
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({}, "done"),
+        ({"cpus": 3}, "failed"),
+        ({"memory_mb": 1000}, "failed"),
+        ({"cpus": 8}, "done"),
+        ({"reason": "Low RealMemory (reported:1900 < 100.00% of configured:2000)"}, "failed"),
+        ({"flags": ("DRAIN", "INVALID_REG")}, "failed"),
+        ({"flags": ("DRAIN", "NOT_RESPONDING")}, "waiting"),
+    ],
+)
+def test_verify(site: Site, fields: dict[str, Any], status: str) -> None:
+    site.nodes_now["node1"] = replace(site.nodes_now["node1"], **{"flags": ("DRAIN",), "reason": REASON, **fields})
+    before = {"slurm_before": {"cpus": 4, "memory_mb": 2000}}
+    assert site.act_one(work_of("verify", site.machines["node1"], memory=before)).status == status
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        ({"fit": True, "rc": 0}, "done"),
+        ({"fit": False, "rc": 1, "output": "GPU 3\x1b[31m is gone\n"}, "failed"),
+        ({}, "failed"),
+        (Absent("no health command"), "failed"),
+        (TimedOut("x"), "waiting"),
+    ],
+)
+def test_the_sites_health_command(site: Site, answer: Any, status: str) -> None:
+    site.helper["ssh-node1", "health"] = answer
+    tools = site.tools(nodes={"health_command": "/usr/local/sbin/fit"})
+    outcome = site.act_one(work_of("verify", site.machines["node1"]), tools)
+    assert outcome.status == status
+    assert outcome.why.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("base", "flags", "reason", "plan", "status"),
+    [
+        ("IDLE", (), None, "reboot_by_power", "done"),
+        ("MIXED", (), None, "reboot_by_power", "done"),
+        ("IDLE", ("NOT_RESPONDING",), None, "reboot_by_power", "waiting"),
+        ("IDLE", ("DRAIN",), REASON, "reboot_by_power", "waiting"),
+        ("DOWN", (), "Node unexpectedly rebooted", "return_node", "waiting"),
+        ("IDLE", ("FROBNICATED",), None, "return_node", "waiting"),
+        ("IDLE", ("DRAIN",), "ticket 4711", "return_node", "done"),  # a person drained it meanwhile
+        ("IDLE", ("DRAIN",), "ticket 4711", "restart_daemon", "done"),
+        ("DOWN", (), "Not responding", "restart_daemon", "waiting"),
+    ],
+)
+def test_confirm_a_node(site: Site, base: str, flags: tuple, reason: Any, plan: str, status: str) -> None:
+    site.node("node1", base, *flags, reason=reason)
+    outcome = site.act_one(work_of("confirm", site.machines["node1"], plan))
+    assert outcome.status == status
+    assert status == "done" or outcome.wait.kind == "node_in_service"
+    if status == "waiting":
+        assert site.act_one(late(work_of("confirm", site.machines["node1"], plan))).status == "failed"
+
+
+# ---- free_jobs -----------------------------------------------------------------------------------------------------
+
+
+def free_work(site: Site, jobs: tuple = (), plan: str = "reboot_by_power", **memory: Any) -> Any:
+    proof = PROVED_OFF if plan == "reboot_by_power" else {}
+    return work_of("free_jobs", site.machines["node1"], plan, memory={**proof, "jobs": list(jobs), **memory})
+
+
+def soon(seconds: float = 110) -> int:
+    return int(time.time() + seconds)
+
+
+def test_opted_in_jobs_that_were_requeued_begin_now(site: Site) -> None:
+    site.job(1, "PENDING", begin_time=soon())
+    site.job(2, "PENDING", begin_time=soon(), comment=None)  # not opted in
+    site.job(3, "PENDING", begin_time=soon(86400))  # its user's own --begin
+    site.job(4, "PENDING", begin_time=soon(), priority=0, state_reason="JobHeldUser")
+    site.job(5, "CANCELLED")
+    site.job(6, "COMPLETED")
+    site.job(7, "RUNNING", nodes=("node9",))  # runs elsewhere already
+    outcome = site.act_one(free_work(site, (1, 2, 3, 4, 5, 6, 7, 8)))
+    assert (outcome.status, outcome.proof) == ("done", {"jobs": {"1": "begins now"}})
+    assert site.writes == [("start", "1")]
+
+
+def test_all_jobs_where_the_site_says_so(site: Site) -> None:
+    site.job(2, "PENDING", begin_time=soon(), comment=None)
+    site.act_one(free_work(site, (2,)), site.tools(jobs="all"))
+    assert site.writes == [("start", "2")]
+
+
+def test_a_job_that_is_slow_to_come_off_is_awaited_a_little(site: Site) -> None:
+    site.job(1, "PENDING", "COMPLETING", nodes=("node1", "node2"), begin_time=soon())
+    outcome = site.act_one(free_work(site, (1,)))
+    assert (outcome.status, outcome.wait.kind, outcome.wait.args) == ("waiting", "job_pending", {"job": "1"})
+    assert outcome.wait.until <= time.time() + 60
+    late_one = replace(free_work(site, (1,)), first_started_at=time.time() - 61)
+    assert site.act_one(late_one).status == "done"
+    assert site.writes == []
+
+
+@pytest.mark.parametrize("memory", [{}, {"same_boot": True}])
+def test_jobs_of_a_node_that_may_still_run_them_are_not_hurried(site: Site, memory: dict[str, Any]) -> None:
+    site.job(1, "PENDING", begin_time=soon())
+    outcome = site.act_one(free_work(site, (1,), "return_node", **memory))
+    assert (outcome.status, site.writes) == ("done", [])
+
+
+def test_jobs_that_died_on_a_node_that_came_back(site: Site) -> None:
+    for number, reason in ((1, "BeginTime"), (2, None), (3, "Priority"), (4, "BeginTime")):
+        site.job(number, "PENDING", begin_time=soon(), state_reason=reason)
+    site.runs = [
+        AccountingRecord(1, "NODE_FAIL", nodes=("node1", "node2"), start_time=50),
+        AccountingRecord(2, "NODE_FAIL", nodes=("node1",), start_time=50),
+        AccountingRecord(3, "NODE_FAIL", nodes=("node1",), start_time=50),
+        AccountingRecord(4, "NODE_FAIL", nodes=("node1",), start_time=50),
+        AccountingRecord(4, "NODE_FAIL", nodes=("node5",), start_time=90),  # its last run was elsewhere
+    ]
+    outcome = site.act_one(free_work(site, (), "return_node", same_boot=False))
+    assert outcome.proof == {"jobs": {"1": "begins now", "2": "begins now"}}
+
+
+def test_a_lost_claim_frees_nothing(site: Site) -> None:
+    site.job(1, "PENDING", begin_time=soon())
+    site.lost.add(7)
+    assert site.act_one(free_work(site, (1,))).status == "waiting"
+    assert site.writes == []
