@@ -7,18 +7,22 @@
 costs 0.6 s on the controller to pack, unpack and import, and a recovery has dozens of them; in-process it costs what
 its work costs. The module's own `SPEC` is validated in the same way, and `run` is the same function.
 
+A module that waits for a person has `run_and_tell(params, check_mode, tell)`; what it tells is shown at once.
+
 Where the task is not local, becomes another user, has an environment of its own or runs asynchronously, it is run as
 the ordinary module.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 from typing import Any, Optional
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.common.parameters import remove_values
 from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError
 
@@ -44,7 +48,10 @@ class ActionModule(ActionBase):
         check_mode = bool(self._task.check_mode)
         if check_mode and not module.SPEC.get("supports_check_mode"):
             return {"skipped": True, "msg": "%s does not support check mode" % self._task.action}
-        return _run(module.SPEC, module.run, self._task.args, check_mode)
+        run = module.run
+        if hasattr(module, "run_and_tell"):
+            run = functools.partial(module.run_and_tell, tell=Display().display)
+        return _run(module.SPEC, run, self._task.args, check_mode)
 
     def _is_local(self) -> bool:
         task = self._task

@@ -165,6 +165,12 @@ ended:
   type: list
   elements: dict
   sample: [{"incident": 5, "target": "node3", "why": "gone: looked again: the node is IDLE"}]
+told:
+  description: One line for each target, for a person; control characters stand as escapes.
+  returned: when claimed
+  type: list
+  elements: str
+  sample: ["node7: incident #7 begins: reboot_by_power", "node8: refused by the gate owner: somebody else's reason"]
 claimed:
   description: How many incidents the run had.
   returned: when released

@@ -40,6 +40,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.looks import JobLook, Look, NodeLook
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import OBSERVE, Settings
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Machine, Tools, Wait
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.text import printable
 
 _RETRY_UNREADABLE = 15.0  # seconds until an incident whose target cannot be looked at is looked at again
 _RETRY_REFUSED = 60.0  # until one that may not go on is asked for again
@@ -75,8 +76,25 @@ class Answer:
             "attached": self.attached,
             "waiting": self.waiting,
             "ended": self.ended,
+            "told": self.told(),
             "changed": bool(self.incidents or self.waiting or self.ended),
         }
+
+
+    def told(self) -> list[str]:
+        """One printable line for each target, for a person."""
+        lines = [
+            "%s: incident #%d begins: %s" % (each["target"], each["incident"], each["plan"]) for each in self.incidents
+        ]
+        lines += ["%s: incident #%d waits: %s" % _named(each, "incident", "why") for each in self.waiting]
+        lines += ["%s: incident #%d ends: %s" % _named(each, "incident", "why") for each in self.ended]
+        lines += ["%s: incident #%d has it already" % _named(each, "incident") for each in self.attached]
+        lines += ["%s: refused by the gate %s: %s" % _named(each, "gate", "why") for each in self.refused]
+        return [printable(line) for line in lines]
+
+
+def _named(each: Mapping[str, Any], *fields: str) -> tuple[Any, ...]:
+    return (each["target"], *(each[name] for name in fields))
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.report import report
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import Settings, load
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.text import printable
 
 OK, TROUBLE, USAGE = 0, 1, 2
 
@@ -86,14 +87,6 @@ def resume_recovery(settings: Settings) -> None:
         raise Unreadable(
             "the stop file %s cannot be removed (%s)" % (settings.stop_file, exc.strerror), "try it as root"
         ) from exc
-
-
-def printable(text: str) -> str:
-    """Text that does nothing to a terminal: control and format characters as escapes."""
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
-        for character in str(text)
-    )
 
 
 def _stop(settings: Settings, options: argparse.Namespace, out: TextIO) -> int:

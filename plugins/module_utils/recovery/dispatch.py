@@ -4,7 +4,8 @@
 """Which open incidents go on now: their wait is over, or the run that had them died. The ledger source's look.
 
 One look a second serves all waits. What is due is sent as one event `{"due": {"incidents": [...], "dispatch": n}}`;
-until when it is on its way is written down first, so that it is sent again, with back-off, only if that run died.
+until when it is on its way is written down first, so that it is sent again, with back-off, only if that run died. A run
+whose processes are dead on this host is ended here, so that its incidents go on before its lease is over.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.kuber
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import nodes as kubernetes_nodes
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.client import path_of
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.models import job_view
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import observe, stop, waits
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import holder, observe, stop, waits
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.catalogue import NODE
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import SLURM
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.rows import (
@@ -114,6 +115,7 @@ class LedgerWatch:
         self._make, self._wall = make, wall
         self._store: Optional[Store] = None
         self._opened_for: Any = None
+        self._begun = False
         self._canary_at = 0.0
         self._refreshed_at = 0.0
         self._expired_at = 0.0
@@ -146,23 +148,16 @@ class LedgerWatch:
 
     def _look(self, settings: Settings, store: Store) -> list[dict[str, Any]]:
         now = self._wall()
+        if not self._begun:
+            store.incidents.undispatch()
+            self._begun = True
+        bury_dead(store)
         events = self._canary(store, now)
         idle = store.incidents.idle()
         if not stop.stopped(settings, store) and idle:
-            tools = self._make(settings)
-            events += self._due(store, tools, idle, now)
+            events += due_events(store, self._make(settings), idle, now)
         self._housekeeping(settings, store, now)
         return events
-
-    def _due(self, store: Store, tools: Tools, idle: set[int], now: float) -> list[dict[str, Any]]:
-        incidents = [incident for incident in store.incidents.live() if incident.id in idle]
-        machines = store.machines.get([incident.machine for incident in incidents if incident.machine])
-        waiting = [waiting_of(incident, machines.get(incident.machine)) for incident in incidents]
-        look = cheap_look(tools, waits.wanted([each.wait for each in waiting if each.wait is not None]))
-        chosen = pick(waiting, look, now, (os.cpu_count() or 1) - store.claims.going())
-        if not chosen:
-            return []
-        return [{"due": {"incidents": sorted(chosen), "dispatch": store.incidents.dispatch(chosen)}}]
 
     def _canary(self, store: Store, now: float) -> list[dict[str, Any]]:
         """An event that travels the whole way to a playbook and back into the ledger."""
@@ -180,6 +175,24 @@ class LedgerWatch:
         if now - self._refreshed_at >= REFRESH_EVERY:
             self._refreshed_at = now
             refresh_identities(store, self._make(settings), now)
+
+
+def due_events(store: Store, tools: Tools, idle: set[int], now: float) -> list[dict[str, Any]]:
+    """The event of those of the idle incidents that go on now, noted as being on its way; no event where none does."""
+    incidents = [incident for incident in store.incidents.live() if incident.id in idle]
+    machines = store.machines.get([incident.machine for incident in incidents if incident.machine])
+    waiting = [waiting_of(incident, machines.get(incident.machine)) for incident in incidents]
+    look = cheap_look(tools, waits.wanted([each.wait for each in waiting if each.wait is not None]))
+    chosen = pick(waiting, look, now, (os.cpu_count() or 1) - store.claims.going())
+    if not chosen:
+        return []
+    return [{"due": {"incidents": sorted(chosen), "dispatch": store.incidents.dispatch(chosen)}}]
+
+
+def bury_dead(store: Store) -> list[str]:
+    """End the runs whose processes are dead on this host, so that nobody waits for their leases; their tokens."""
+    dead = {token: told for token, told in store.claims.holders().items() if holder.is_dead(told)}
+    return [token for token, told in dead.items() if store.claims.bury(token, told)]
 
 
 def cheap_look(tools: Tools, wanted: waits.Wanted) -> waits.CheapLook:

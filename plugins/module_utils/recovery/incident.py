@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import os
 import pwd
-import socket
 import time
 from typing import Any, Optional, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import BadInput, RecoveryError
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import gates
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import gates, holder
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.catalogue import (
     JOB,
     NODE,
@@ -80,7 +79,7 @@ def run(params: dict[str, Any], _check_mode: bool) -> dict[str, Any]:
         if params["state"] == "released":
             return release(store, params["token"])
         if params["state"] == "canary":
-            store.control.put("canary_seen", str(params["canary"]["number"]), _holder())
+            store.control.put("canary_seen", str(params["canary"]["number"]), holder.describe())
             return {"changed": False}
         return _claim(store, settings, params).as_dict()
 
@@ -127,7 +126,7 @@ def _claim(store: Store, settings: Settings, params: dict[str, Any]) -> Answer:
     due = params["due"]
     fault, request = (None, Request()) if due else _wish(settings, params)
     dispatch = due["dispatch"] if due else 0
-    token = store.claims.begin(params["remediation"] or "advance", _holder(), settings.limits.lease, dispatch)
+    token = store.claims.begin(params["remediation"] or "advance", holder.describe(), settings.limits.lease, dispatch)
     claimer = Claimer(store, settings, make_tools(settings), token)
     try:
         answer = claimer.due(_numbers(due["incidents"]), dispatch) if fault is None else claimer.fault(fault, request)
@@ -154,14 +153,21 @@ def _wish(settings: Settings, params: dict[str, Any]) -> tuple[Fault, Request]:
         raise BadInput("a reason is needed", "say why, with -e reason='...'")
     if not params["remediation"]:
         raise BadInput("a remediation is needed for nodes and jobs")
-    unknown = sorted(set(params["override"]).difference(gates.GATES))
+    override = _gate_names(params["override"])
+    unknown = sorted(set(override).difference(gates.GATES))
     if unknown:
         raise BadInput("no gate is named %s" % ", ".join(map(ascii, unknown)), "use %s" % ", ".join(gates.GATES))
-    never = sorted(set(params["override"]).intersection(gates.NEVER_OVERRIDDEN))
+    never = sorted(set(override).intersection(gates.NEVER_OVERRIDDEN))
     if never:
         raise BadInput("the gates %s cannot be overridden" % ", ".join(never))
-    request = Request(params["requested_by"] or caller(), params["reason"].strip(), tuple(params["override"]))
+    request = Request(params["requested_by"] or caller(), params["reason"].strip(), override)
     return _requested(settings, params), request
+
+
+def _gate_names(given: Sequence[str]) -> tuple[str, ...]:
+    """Names of gates; `-e override=[cooldown,owner]` is text to Ansible, and comes split at its commas."""
+    names = [name.strip(" []'\"") for name in given]
+    return tuple(name for name in names if name)
 
 
 def _suggested(fault: Fault, remediation: Optional[str]) -> Fault:
@@ -219,7 +225,3 @@ def caller() -> str:
         name = "uid %d" % os.getuid()
     behind = os.environ.get("SUDO_USER", "")
     return "%s as %s" % (behind, name) if behind and behind != name else name
-
-
-def _holder() -> str:
-    return "%s:%d" % (socket.gethostname(), os.getpid())

@@ -57,6 +57,12 @@ def test_who_asks_is_kept() -> None:
     assert incident.caller()
 
 
+def test_gates_as_a_shell_hands_them_over() -> None:
+    asked = params(nodes=["n1"], remediation="reboot_node", reason="disk", override=["[cooldown", " 'owner']"])
+    _fault, request = incident._wish(SETTINGS, asked)
+    assert request.override == ("cooldown", "owner")
+
+
 def test_a_rules_remediation_counts() -> None:
     fault, request = incident._wish(SETTINGS, params(fault=FAULT, remediation="clean_spool"))
     assert (fault.suggested, request.by) == ("clean_spool", "")
