@@ -71,6 +71,7 @@ class Story:
     lines: list[tuple[float, str]] = field(default_factory=list)
     finished: bool = False
     incidents_of: list[str] = field(default_factory=list)  # machines and jobs whose incidents belong to it
+    job: int = 0  # Slurm's number, where it is a job of Slurm
 
     def broke(self, text: str) -> None:
         """Note the moment of the fault."""
@@ -282,6 +283,7 @@ def _start(cluster: Cluster, story: Story, script: str, nodes: str, name: str, o
     job = cluster.submit(script, nodes, name, OPT_IN, options)
     if not wait(lambda: _step_runs(cluster, job), 60):
         raise LabError(f"Job {job} did not start: {cluster.job(job)}")
+    story.job = job
     story.tell(f"job {job} ({name}) runs on {cluster.job(job).nodes}")
     time.sleep(1)  # PMIx has written its files by then
     return job

@@ -17,6 +17,7 @@ from typing import Any, Mapping, Optional, Sequence
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import BadInput, RecoveryError
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import (
     decide,
+    holder,
     looks,
     observe,
     plans,
@@ -78,6 +79,7 @@ def run(params: dict[str, Any], _check_mode: bool) -> dict[str, Any]:
     settings = load(params["settings"])
     results: list[dict[str, Any]] = []
     with open_store(settings.ledger) as store:
+        store.claims.held_by(params["token"], holder.describe())
         guard = Guard(store, settings, params["token"])
 
         def machines(names: Sequence[str]) -> Mapping[str, Machine]:

@@ -163,6 +163,40 @@ class Claims:
             self._db.write("UPDATE dispatches SET claimed_at = " + NOW + " WHERE id = %s", (dispatch,))
         return token
 
+    def held_by(self, token: str, holder: str) -> None:
+        """Note in which processes a run lives now."""
+        self._db.write("UPDATE runs SET holder = %s WHERE token = %s", (clip(holder, 128), token))
+
+    def holders(self) -> dict[str, str]:
+        """By token the holder of every run that has claims, those whose lease is over left out."""
+        found = self._db.rows(
+            "SELECT DISTINCT r.token, r.holder FROM claims c JOIN runs r ON r.token = c.token "
+            "WHERE c.lease_until > " + NOW
+        )
+        return {row["token"]: row["holder"] for row in found}
+
+    def bury(self, token: str, holder: str) -> bool:
+        """End a run whose processes are dead: its claims are free, and its incidents may be dispatched at once.
+
+        Args:
+            holder: as it was read; where another one stands by now nothing is done, and False comes back.
+        """
+
+        def write() -> bool:
+            if not self._db.write(
+                "UPDATE runs SET released_at = " + NOW + " WHERE token = %s AND holder = %s", (token, holder)
+            ):
+                return False
+            self._db.write(
+                "UPDATE incidents SET dispatch_until = NULL WHERE target_key IN "
+                "(SELECT target_key FROM claims WHERE token = %s) AND open_key IS NOT NULL",
+                (token,),
+            )
+            self._db.write("DELETE FROM claims WHERE token = %s", (token,))
+            return True
+
+        return self._db.transaction(write)
+
     def take(self, key: str, token: str, lease: float, incident: int = 0) -> bool:
         """Claim a target; False when another run has it. A lease that is over is nobody's."""
         self._db.write("DELETE FROM claims WHERE target_key = %s AND lease_until <= " + NOW, (key,))
@@ -377,6 +411,14 @@ class Incidents:
                 (number, seconds, incident),
             )
         return number
+
+    def undispatch(self) -> None:
+        """Nothing is on its way any more: the engine that was to bring it has been started anew.
+
+        A run of the old engine that comes to its claim all the same finds its incidents dispatched by another number.
+        """
+        self._db.write("UPDATE incidents SET dispatch_until = NULL WHERE open_key IS NOT NULL")
+        self._db.write("UPDATE dispatches SET until = " + NOW + " WHERE claimed_at IS NULL AND until > " + NOW)
 
     def idle(self) -> set[int]:
         """Live and escalated incidents that no run has claimed and no dispatch is on its way for."""

@@ -290,3 +290,29 @@ def test_retention_keeps_what_is_open(store: Store) -> None:
     store.database.value("SELECT SLEEP(0.01)")
     assert store.records.expire(0.001) > 0
     assert [incident.id for incident in store.incidents.report()] == [kept]
+
+
+def test_a_buried_run_frees_its_claims_and_its_incidents_are_due(ledger: LedgerSettings) -> None:
+    with open_store(ledger) as store:
+        number = opened(store)
+        store.incidents.dispatch({number: 60.0})
+        token = store.claims.begin("advance", "first", 30)
+        assert store.claims.take("node:node1", token, 30, number)
+        store.claims.held_by(token, "second")
+        assert store.claims.holders() == {token: "second"}
+        assert not store.claims.bury(token, "first")  # another process has begun since it was looked at
+        assert store.incidents.idle() == set()
+        assert store.claims.bury(token, "second")
+        assert store.claims.holders() == {}
+        assert store.incidents.idle() == {number}
+        with pytest.raises(Lost):
+            store.claims.renew("node:node1", token, 30)
+
+
+def test_a_new_engine_sends_again_what_was_on_its_way(ledger: LedgerSettings) -> None:
+    with open_store(ledger) as store:
+        number = opened(store)
+        store.incidents.dispatch({number: 60.0})
+        assert (store.incidents.idle(), store.claims.going()) == (set(), 1)
+        store.incidents.undispatch()
+        assert (store.incidents.idle(), store.claims.going()) == ({number}, 0)
