@@ -66,7 +66,7 @@ table:
   elements: str
   sample:
     - "passed   slurm_version  Slurm's version: 24.11.5 (required: 22.05 or newer)"
-failed:
+unmet:
   description: Ids of the checks that failed or cannot be told, and are not accepted.
   returned: success
   type: list

@@ -36,7 +36,7 @@ def run(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     """Sort, count, write and lay out the checks.
 
     Returns:
-        `{"changed", "table": [lines], "failed": [ids], "counts": {status: number}}`; `failed` are the checks that stop
+        `{"changed", "table": [lines], "unmet": [ids], "counts": {status: number}}`; `unmet` are the checks that stop
         an installation: failed or unknown, and not accepted.
 
     Raises:
@@ -47,7 +47,7 @@ def run(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     return {
         "changed": changed,
         "table": table(checks, params["width"]),
-        "failed": [check["id"] for check in checks if check["status"] in (FAILED, UNKNOWN)],
+        "unmet": [check["id"] for check in checks if check["status"] in (FAILED, UNKNOWN)],
         "counts": {status: sum(check["status"] == status for check in checks) for status in _ORDER},
     }
 
