@@ -128,6 +128,8 @@ def _ask(
         connection.sock = context.wrap_socket(plain, server_hostname=server.host) if context else plain
         sent = None if body is None else json.dumps(body).encode("utf-8")
         typed = {"Content-Type": "application/json"} if sent is not None else {}
+        if time.monotonic() >= until:  # this process may have slept since it was allowed to ask
+            raise socket.timeout
         connection.request(method, path, sent, {**headers, **typed, "Connection": "close"})
         with connection.getresponse() as answer:
             content = answer.read(_MAX_BODY + 1)

@@ -3,12 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """In which processes a run lives, and whether they are provably dead on this host.
 
-A run that was killed frees nothing. Its lease would end by itself, and so long nobody goes on; where its processes can be
-looked for, nobody has to wait. A run lives in ansible-playbook, and in the process that ansible-playbook forked for the
-task: that one leads a session of its own and works on when ansible-playbook is killed. Both must be gone.
+A run that was killed frees nothing. Its lease ends by itself, and so long nobody goes on; where its processes can be
+looked for, nobody has to wait. A run lives in ansible-playbook, and in the process that ansible-playbook forked for
+the task: that one leads a session of its own and works on when ansible-playbook is killed. Both must be gone.
 
-A holder is one line: `head 812:90344,815:90351 at BOOT-ID/4026531836`: the host for people to read, process numbers with
-their start times in clock ticks, and the boot and the namespace in which the numbers mean something.
+A holder is one line, `head 812:90344,815:90351 at BOOT-ID/4026531836`: the host for people to read, process numbers
+with their start times in clock ticks, and the boot and the namespace in which the numbers mean something.
 """
 
 from __future__ import annotations

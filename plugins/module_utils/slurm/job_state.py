@@ -178,6 +178,7 @@ class Change:
         completed: see `judge`.
         clock: the time in epoch seconds.
         pause: waits for seconds.
+        before_write: called with the id given between the deciding read and the write; raises when that may not be.
     """
 
     def __init__(
@@ -188,6 +189,7 @@ class Change:
         completed: bool = False,
         clock: Callable[[], float] = time.time,
         pause: Callable[[float], None] = time.sleep,
+        before_write: Callable[[str], Any] = lambda _name: None,
     ) -> None:
         self._slurm = slurm
         self._state = state
@@ -195,6 +197,7 @@ class Change:
         self._completed = completed
         self._clock = clock
         self._pause = pause
+        self._before_write = before_write
         self.error: RecoveryError | None = None
 
     def bring(self, ids: Sequence[str], check_mode: bool) -> list[Outcome]:
@@ -205,6 +208,7 @@ class Change:
         for name in ids:
             verdict = self._judge(name, before.get(name))
             if verdict.act and not check_mode:
+                self._before_write(name)
                 verdict = self._act(verdict.act, before[name])
             if verdict.act and not check_mode:
                 written.append(name)

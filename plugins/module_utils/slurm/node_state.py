@@ -218,12 +218,20 @@ class Change:
 
     Args:
         clock: the time in epoch seconds.
+        before_write: called with the nodes between the read that decides and the write; raises when that may not be.
     """
 
-    def __init__(self, slurm: SlurmCli, request: Request, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        slurm: SlurmCli,
+        request: Request,
+        clock: Callable[[], float],
+        before_write: Callable[[Sequence[str]], Any] = lambda _names: None,
+    ) -> None:
         self._slurm = slurm
         self._request = request
         self._clock = clock
+        self._before_write = before_write
         self.error: RecoveryError | None = None
 
     def foresee(self, names: Sequence[str]) -> list[Outcome]:
@@ -257,6 +265,7 @@ class Change:
         return {node.name: node for node in self._slurm.nodes(names, missing_ok=True)}
 
     def _write(self, names: Sequence[str], before: Mapping[str, Node], started: int) -> dict[str, Outcome]:
+        self._before_write(names)
         try:
             self._slurm.update_node(names, _WORDS[self._request.state], self._request.reason)
         except RecoveryError as exc:

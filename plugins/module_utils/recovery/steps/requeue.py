@@ -66,7 +66,10 @@ def _requeue(answers: Answers, works: Sequence[Work], tools: Tools, completed: b
     counts = {
         name: int(work.intent["restart_count"]) for name, work in chosen.items() if "restart_count" in work.intent
     }
-    requeued = job_state.Change(tools.slurm, "requeued", counts, completed).bring(list(chosen), False)
+    change = job_state.Change(
+        tools.slurm, "requeued", counts, completed, before_write=lambda name: tools.guard(chosen[name])
+    )
+    requeued = change.bring(list(chosen), False)
     good = [result.name for result in requeued if result.status == outcome.DONE]
     for result in requeued:
         if result.status != outcome.DONE:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Mapping
+from typing import Any, Callable, Mapping, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import waits
@@ -74,7 +74,12 @@ def _set_group(
     names = {slurm_name(work, tools): work for work in works}
     ours = {name: work.reason for name, work in names.items()}
     request = node_state.Request(state, reason or None, ours)
-    for result in node_state.Change(tools.slurm, request, tools.now).make(list(names)):
+
+    def guard(written: Sequence[str]) -> None:
+        for name in written:  # again: between the read that decides and the write nobody may have slept
+            tools.guard(names[name])
+
+    for result in node_state.Change(tools.slurm, request, tools.now, guard).make(list(names)):
         answers.give(_outcome(state, names[result.name], result, tools, remember))
 
 

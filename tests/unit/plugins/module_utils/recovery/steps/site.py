@@ -59,6 +59,7 @@ class Site:
         self.writes: list[Any] = []
         self.asked: list[tuple[str, ...]] = []  # address and words of every call of a helper
         self.lost: set[int] = set()
+        self.sleeps_in_look: set[int] = set()  # incidents whose claim is lost while Slurm is looked at
         self.trouble: Optional[RecoveryError] = None
         self.machines: dict[str, Machine] = {}
         self.clock = time.time
@@ -84,6 +85,7 @@ class Site:
 
     def nodes(self, names: Optional[Iterable[str]] = None, missing_ok: bool = False) -> list[Node]:
         self._answers()
+        self.lost |= self.sleeps_in_look
         wanted = list(self.nodes_now) if names is None else list(names)
         return [self.nodes_now[name] for name in wanted if name in self.nodes_now]
 
@@ -109,6 +111,7 @@ class Site:
 
     def jobs(self, ids: Iterable[Any], missing_ok: bool = False) -> list[Job]:
         self._answers()
+        self.lost |= self.sleeps_in_look
         wanted = {str(name) for name in ids}
         return [
             job

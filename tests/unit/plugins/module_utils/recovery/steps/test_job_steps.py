@@ -303,6 +303,12 @@ def test_requeue_without_the_claim(site: Site) -> None:
     assert site.writes == []
 
 
+def test_a_run_that_slept_between_look_and_requeue_requeues_nothing(site: Site) -> None:
+    site.sleeps_in_look.add(7)
+    assert site.act_one(at("requeue", intent={"restart_count": 0})).status == "waiting"
+    assert site.writes == []
+
+
 def test_slurm_that_hangs_is_asked_again(site: Site) -> None:
     site.trouble = TimedOut("scontrol did not end within 10 s")
     for step in ("await_job_end", "end_orphans", "clean_spool", "requeue", "confirm"):

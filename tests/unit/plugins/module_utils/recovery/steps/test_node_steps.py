@@ -56,10 +56,9 @@ def prepared(site: Site, step: str) -> Any:
     """A work at a step that would write now."""
     site.helper.update(
         {
-            ("ssh-node1", "probe"): probe(slurmd="failed"),
             ("ssh-node1", "reboot"): lambda _words: site.writes.append("reboot") or {"rebooting": True},
             ("ssh-node1", "spool-clean"): lambda _words: site.writes.append("clean") or {"removed": [], "stale": []},
-            ("ssh-node1", "restart"): lambda _words: site.writes.append("restart") or {"changed": True},
+            ("ssh-node1", "restart"): lambda _words: site.writes.append("restart") or {"changed": ["slurmd.service"]},
         }
     )
     if step == "resume":
@@ -76,6 +75,14 @@ def test_a_run_that_lost_its_claim_writes_nothing(site: Site, step: str) -> None
     outcome = site.act_one(work)
     assert site.writes == []
     assert (outcome.status, outcome.wait.kind) == ("waiting", "time")
+
+
+@pytest.mark.parametrize("step", ["drain", "down", "resume"])
+def test_a_run_that_slept_between_look_and_write_writes_nothing(site: Site, step: str) -> None:
+    work = replace(prepared(site, step), intent={"slurm_before": {}})
+    site.sleeps_in_look.add(work.incident)
+    assert site.act_one(work).status == "waiting"
+    assert site.writes == []
 
 
 @pytest.mark.parametrize("step", WRITING)
@@ -367,34 +374,38 @@ def restart_work(site: Site, **fields: Any) -> Any:
     return work_of("restart_daemon", site.machines["node1"], "restart_daemon", fault_kind="daemon_down", **fields)
 
 
+STARTED = {"changed": ["slurmd.service"], "units": {}}
+NOTHING = {"changed": [], "units": {}}
+
+
 def test_a_dead_slurmd_is_started_and_registers(site: Site) -> None:
     def start(_words: Any) -> dict[str, Any]:
         site.node("node1", "IDLE", slurmd_start_time=2000)
-        return {"changed": True}
+        return STARTED
 
-    site.helper["ssh-node1", "probe"] = probe(slurmd="failed")
     site.helper["ssh-node1", "restart"] = start
     outcome = site.act_one(restart_work(site))
     assert (outcome.status, outcome.proof["started"]) == ("done", ["slurmd.service"])
-    assert all(OLD_BOOT in words for words in site.asked[:2])  # never on another boot
+    (asked,) = site.asked
+    assert asked[:3] == ("ssh-node1", "restart", "slurmd.service")
+    assert {"--if-boot-id", OLD_BOOT, "--if-machine-id"} < set(asked)  # never on another boot or machine
 
 
 def test_a_started_slurmd_that_has_not_registered_is_awaited(site: Site) -> None:
-    site.helper["ssh-node1", "probe"] = probe(slurmd="inactive")
-    site.helper["ssh-node1", "restart"] = {"changed": True}
+    site.helper["ssh-node1", "restart"] = STARTED
     outcome = site.act_one(restart_work(site))
     assert (outcome.status, outcome.wait.kind) == ("waiting", "node_registered")
     assert outcome.wait.args["slurmd_start_time"] == 1010
-    site.helper["ssh-node1", "probe"] = probe()
-    intent = {"slurmd_start_time": 1010}
-    again = restart_work(site, intent=intent, memory=outcome.remember)
+    site.helper["ssh-node1", "restart"] = NOTHING
+    again = restart_work(site, intent={"slurmd_start_time": 1010}, memory=outcome.remember)
     assert site.act_one(again).status == "waiting"
+    assert site.act_one(late(again)).status == "failed"
     site.node("node1", "IDLE", slurmd_start_time=2000)
     assert site.act_one(again).status == "done"
 
 
 def test_nothing_is_restarted_that_is_active(site: Site) -> None:
-    site.helper["ssh-node1", "probe"] = probe(kubelet="failed")  # not a node of Kubernetes: none of our business
+    site.helper["ssh-node1", "restart"] = NOTHING
     outcome = site.act_one(restart_work(site))
     assert (outcome.status, outcome.proof) == ("done", {"started": []})
 
@@ -402,14 +413,15 @@ def test_nothing_is_restarted_that_is_active(site: Site) -> None:
 @pytest.mark.parametrize(
     ("told", "status"),
     [
-        (probe(units={}), "waiting"),
         (Unreachable("x"), "waiting"),
+        (TimedOut("systemctl did not end"), "waiting"),
         (Conflict("another boot"), "failed"),
+        (Absent("no such unit"), "failed"),
         (Forbidden("x"), "failed"),
     ],
 )
-def test_a_node_that_cannot_be_probed(site: Site, told: Any, status: str) -> None:
-    site.helper["ssh-node1", "probe"] = told
+def test_a_node_that_cannot_be_asked(site: Site, told: Any, status: str) -> None:
+    site.helper["ssh-node1", "restart"] = told
     assert site.act_one(restart_work(site)).status == status
 
 
