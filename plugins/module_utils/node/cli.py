@@ -177,9 +177,7 @@ def _probe(_request: Request, here: Here) -> dict:
 def _restart(request: Request, _here: Here) -> dict:
     from . import machine
 
-    if len(request.operands) != 1:
-        raise answer.Refusal("bad_input", "restart: one unit at a time")
-    return machine.restart(request.operands[0], "--force" in request.options)
+    return machine.restart(list(dict.fromkeys(request.operands)), "--force" in request.options)
 
 
 def _reboot(request: Request, here: Here) -> dict:

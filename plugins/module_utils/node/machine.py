@@ -52,27 +52,30 @@ def machine_id() -> str:
     return _matching(_MACHINE_ID, _read("/etc/machine-id"))
 
 
-def restart(unit: str, force: bool) -> dict:
-    """Start a daemon that is not active; with `force` one that is active, too.
+def restart(units: list, force: bool) -> dict:
+    """Start the daemons that are not active; with `force` those that are active, too.
 
     Returns:
-        `{"changed": bool, "before": state, "after": state}`, states as in `probe`.
+        `{"changed": [unit], "units": {unit: state}}`, states as in `probe`.
 
     Raises:
-        Refusal: `absent` when the node has no such unit, `failed` when it is not active afterwards, `timed_out`.
+        Refusal: `absent` when the node has no such unit, `failed` when one is not active afterwards, `timed_out`.
     """
-    before = _state(unit)
-    if before["load"] != "loaded":
-        raise Refusal("absent", "%s is %s on this node" % (unit, before["load"]))
-    if before["active"] == "active" and not force:
-        return {"changed": False, "before": before, "after": before}
-    run(["systemctl", "reset-failed", unit], _LOOK_DEADLINE)  # else a start limit that was hit refuses the start
-    ran = run(["systemctl", "restart" if force else "start", unit], _START_DEADLINE)
-    after = _state(unit)
-    if after["active"] != "active":
-        cause = ran.output.strip().splitlines()
-        raise Refusal("failed", "%s is %s after its start: %s" % (unit, after["active"], cause[0] if cause else ""))
-    return {"changed": True, "before": before, "after": after}
+    before = _units(tuple(units))
+    for unit in units:
+        if before[unit]["load"] != "loaded":
+            raise Refusal("absent", "%s is %s on this node" % (unit, before[unit]["load"]))
+    dead = [unit for unit in units if force or before[unit]["active"] != "active"]
+    if not dead:
+        return {"changed": [], "units": before}
+    run(["systemctl", "reset-failed", *dead], _LOOK_DEADLINE)  # else a start limit that was hit refuses the start
+    ran = run(["systemctl", "restart" if force else "start", *dead], _START_DEADLINE)
+    after = _units(tuple(units))
+    for unit in dead:
+        if after[unit]["active"] != "active":
+            cause = (ran.output.strip().splitlines() or [""])[0]
+            raise Refusal("failed", "%s is %s after its start: %s" % (unit, after[unit]["active"], cause))
+    return {"changed": dead, "units": after}
 
 
 def reboot(here, if_boot_id: str) -> dict:
@@ -103,10 +106,6 @@ def _already_ordered() -> bool:
     running = run(["systemctl", "is-system-running"], _LOOK_DEADLINE).output.strip()
     ordered = run(["systemctl", "is-active", _REBOOT_UNIT + ".timer", _REBOOT_UNIT + ".service"], _LOOK_DEADLINE)
     return running == "stopping" or bool({"active", "activating"} & set(ordered.output.split()))
-
-
-def _state(unit: str) -> dict:
-    return _units((unit,))[unit]
 
 
 def _units(names: tuple = UNITS) -> dict:

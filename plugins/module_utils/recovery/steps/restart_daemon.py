@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Sequence
+from typing import Any, Mapping, Optional, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import plans, waits
@@ -13,7 +13,6 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.common import (
     Answers,
     ask_nodes,
-    bounded,
     done,
     failed,
     identity_words,
@@ -21,7 +20,6 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     over,
     poll,
     recorded_boot_id,
-    retry,
     slurm_name,
     slurm_nodes,
     trouble,
@@ -56,56 +54,39 @@ class RestartDaemon:
         }
 
     def act(self, works: Sequence[Work], tools: Tools) -> list[Outcome]:
-        """Probe all, start what is dead, look at Slurm's registrations."""
+        """One call of each node, which looks for itself before it starts anything; then Slurm's registrations."""
         answers = Answers(works, tools)
-        dead = _dead_units(answers, tools)
-        for unit in (SLURMD, KUBELET):
-            _start(unit, dead, answers, tools)
-        _await_registrations(dead, answers, tools)
+        started: dict[int, list[str]] = {}
+        chosen, seconds = answers.guarded()
+        told = ask_nodes(chosen, tools, lambda work: _words(work, tools), min(_START_DEADLINE, seconds))
+        for work in chosen:
+            answer = told.get(work.incident)
+            if answer is None:
+                answers.give(done(work, "the node has no daemon of a scheduler here"))
+            elif answer.error is not None:
+                answers.give(trouble(work, tools, answer.error))
+            else:
+                started[work.incident] = [str(unit) for unit in answer.data.get("changed") or ()]
+        _await_registrations(started, answers, tools)
         return answers.all()
 
 
-def _dead_units(answers: Answers, tools: Tools) -> dict[int, list[str]]:
-    """By incident the units that must be started; works whose node cannot be asked get their outcome."""
-    dead: dict[int, list[str]] = {}
-    works = {work.incident: work for work in answers.open}
-    probes = ask_nodes(answers.open, tools, lambda work: ["probe", *_same_boot(work)])
-    for incident, probe in probes.items():
-        work = works[incident]
-        if probe.error is not None:
-            answers.give(trouble(work, tools, probe.error))
-            continue
-        units = probe.data.get("units") or {}
-        wanted = [SLURMD] * bool(slurm_name(work, tools)) + [KUBELET] * bool(kubernetes_name(work, tools))
-        unknown = [unit for unit in wanted if not isinstance(units.get(unit), Mapping)]
-        if unknown:
-            answers.give(retry(work, tools, "systemd of %s does not tell about %s" % (work.target.name, unknown[0])))
-        dead[incident] = [unit for unit in wanted if unit not in unknown and units[unit].get("active") != "active"]
-    return dead
+def _words(work: Work, tools: Tools) -> Optional[list[str]]:
+    """On another boot than the one on record it is another trouble: the helper then does nothing."""
+    units = [SLURMD] * bool(slurm_name(work, tools)) + [KUBELET] * bool(kubernetes_name(work, tools))
+    boot_id = recorded_boot_id(work)
+    same_boot = ["--if-boot-id", boot_id] if boot_id else []
+    return ["restart", *units, *identity_words(work), *same_boot] if units else None
 
 
-def _start(unit: str, dead: Mapping[int, list[str]], answers: Answers, tools: Tools) -> None:
-    works, seconds = answers.guarded()
-    chosen = {work.incident: work for work in works if unit in dead[work.incident]}
-    started = ask_nodes(
-        list(chosen.values()),
-        tools,
-        lambda work: ["restart", unit, *_same_boot(work)],
-        min(_START_DEADLINE, bounded(seconds)),
-    )
-    for incident, answer in started.items():
-        if answer.error is not None:
-            answers.give(trouble(chosen[incident], tools, answer.error))
-
-
-def _await_registrations(dead: Mapping[int, list[str]], answers: Answers, tools: Tools) -> None:
-    awaited = [work for work in answers.open if SLURMD in dead[work.incident] or _was_started(work)]
+def _await_registrations(started: Mapping[int, list[str]], answers: Answers, tools: Tools) -> None:
+    awaited = [work for work in answers.open if SLURMD in started[work.incident] or _was_started(work)]
     awaited = [work for work in awaited if slurm_name(work, tools)]
     for work in answers.open:
         if work not in awaited:
-            answers.give(done(work, proof={"started": dead[work.incident]}))
+            answers.give(done(work, proof={"started": started[work.incident]}))
     try:
-        poll(lambda: _registered(awaited, dead, answers, tools))
+        poll(lambda: _registered(awaited, started, answers, tools))
     except RecoveryError as exc:
         answers.give_error(answers.open, exc)
     for work in answers.open:
@@ -117,13 +98,13 @@ def _await_registrations(dead: Mapping[int, list[str]], answers: Answers, tools:
         answers.give(waiting(work, why, waits.NODE_REGISTERED, args, remember={"started_units": [SLURMD]}))
 
 
-def _registered(awaited: Sequence[Work], dead: Mapping[int, list[str]], answers: Answers, tools: Tools) -> bool:
+def _registered(awaited: Sequence[Work], started: Mapping[int, list[str]], answers: Answers, tools: Tools) -> bool:
     nodes = slurm_nodes([work for work in awaited if work in answers.open], tools)
     for work in [work for work in awaited if work.incident in nodes]:
         node = nodes[work.incident]
         before, after = work.intent.get("slurmd_start_time"), node.slurmd_start_time
         if node.registered and after is not None and (before is None or after > before):
-            proof = {"started": dead[work.incident], "slurmd_start_time": after, "state": node.state}
+            proof = {"started": started[work.incident], "slurmd_start_time": after, "state": node.state}
             answers.give(done(work, proof=proof))
     return not answers.open
 
@@ -131,9 +112,3 @@ def _registered(awaited: Sequence[Work], dead: Mapping[int, list[str]], answers:
 def _was_started(work: Work) -> bool:
     """An earlier pass of this step started slurmd; if it was killed before it said so, `confirm` still looks."""
     return SLURMD in (work.memory.get("started_units") or ())
-
-
-def _same_boot(work: Work) -> list[str]:
-    """Another boot than the one on record is another trouble: the helper then does nothing."""
-    boot_id = recorded_boot_id(work)
-    return identity_words(work) + (["--if-boot-id", boot_id] if boot_id else [])

@@ -200,10 +200,10 @@ def test_await_boot_of_a_node_of_kubernetes_alone(cluster: Cluster) -> None:
 
 
 def test_a_dead_kubelet_is_started(cluster: Cluster) -> None:
-    cluster.site.helper["ssh-node1", "probe"] = probe(kubelet="failed")
-    cluster.site.helper["ssh-node1", "restart"] = {"changed": True}
+    cluster.site.helper["ssh-node1", "restart"] = {"changed": ["kubelet.service"]}
     outcome = cluster.act(cluster.work("restart_daemon", "restart_daemon"))
     assert (outcome.status, outcome.proof["started"]) == ("done", ["kubelet.service"])
+    assert cluster.site.asked[0][1:4] == ("restart", "slurmd.service", "kubelet.service")
 
 
 @pytest.mark.parametrize(
