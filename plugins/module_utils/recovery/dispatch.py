@@ -20,7 +20,13 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.kuber
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import nodes as kubernetes_nodes
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.client import path_of
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.models import job_view
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import holder, observe, stop, waits
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import (
+    holder,
+    left_over,
+    observe,
+    stop,
+    waits,
+)
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.catalogue import NODE
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import SLURM
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.rows import (
@@ -174,7 +180,10 @@ class LedgerWatch:
             store.records.expire(_KEEP)
         if now - self._refreshed_at >= REFRESH_EVERY:
             self._refreshed_at = now
-            refresh_identities(store, self._make(settings), now)
+            tools = self._make(settings)
+            refresh_identities(store, tools, now)
+            if tools.slurm is not None:
+                left_over.take_up(store, _read(lambda: tools.slurm.nodes(None)) or [])
 
 
 def due_events(store: Store, tools: Tools, idle: set[int], now: float) -> list[dict[str, Any]]:
