@@ -1,0 +1,131 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""slurmctld, MariaDB and kube-apiserver are gone for a while: when they are back, everything goes on by itself.
+
+The event sources hear again, what broke meanwhile is repaired, what was being repaired ends well, and nothing is done
+twice.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pytest
+import strikes
+from aftermath import all_settled, assert_booted_once, assert_jobs_restarted_once, assert_nothing_left
+from joblab.demo import timeline
+from joblab.demo.cases import DEADLINE, fault, frozen_node
+from joblab.demo.cluster import wait
+from joblab.faults import FAULTS
+from watching import incidents, listening, sleep_until
+
+SLURMCTLD, MARIADB, APISERVER = "slurmctld", "mariadb", "kube-apiserver"
+ALL = (SLURMCTLD, MARIADB, APISERVER)
+_HEARD_AGAIN = 90.0
+
+
+@dataclass(frozen=True)
+class Outage:
+    """One outage in the middle of a repair.
+
+    Attributes:
+        step, status: the row of the ledger that tells the moment.
+        service: what breaks.
+        how: the fault of the lab; its own undo ends it.
+        seconds: how long it lasts at least.
+    """
+
+    step: str
+    status: str
+    service: str
+    how: str
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.how} {self.service} when {self.step} is {self.status}"
+
+    def happen(self, cluster) -> None:
+        """Break it, wait, and mend it."""
+        break_service(cluster, self.how, self.service)
+        time.sleep(self.seconds)
+        break_service(cluster, FAULTS[self.how].undo, self.service)
+
+
+ROUNDS = (
+    (
+        Outage("drain", "done", SLURMCTLD, "kill_service", 3),
+        Outage("await_boot", "waiting", SLURMCTLD, "pause_service", 20),
+    ),
+    (
+        Outage("fence", "started", MARIADB, "kill_service", 5),
+        Outage("await_boot", "waiting", APISERVER, "kill_service", 5),
+    ),
+)
+
+
+def break_service(cluster, how: str, service: str) -> None:
+    fault(cluster.instance, how, "head", "--service", service)
+
+
+@pytest.fixture(autouse=True)
+def _services_up(whole_cluster):
+    """Whatever a test leaves broken would break the ones that follow."""
+    yield
+    for service in ALL:
+        break_service(whole_cluster, "resume_service", service)
+        break_service(whole_cluster, "start_service", service)
+
+
+def test_what_broke_while_nobody_could_look_is_repaired(cluster):
+    """All three are down while slurmd dies on one node, and another loses its power."""
+    begun = cluster.begun
+    with strikes.watched_boots(cluster.instance) as boots:
+        for service in ALL:
+            break_service(cluster, "stop_service", service)
+        fault(cluster.instance, "kill_slurmd", "node1")
+        fault(cluster.instance, "power_cycle", "node2")
+        sleep_until(lambda: not listening(cluster), 30)
+        for service in reversed(ALL):
+            break_service(cluster, "start_service", service)
+        sleep_until(lambda: listening(cluster), _HEARD_AGAIN, 1.0)
+        sleep_until(lambda: all(incidents(cluster, node) for node in ("node1", "node2")), 120, 1.0)
+        all_settled(cluster)
+    for row in cluster.ledger(begun)["incidents"]:
+        print("\n".join(timeline.lines(row)))
+    assert [row["plan"] for row in incidents(cluster, "node1")] == ["restart_daemon"]
+    assert [row["plan"] for row in incidents(cluster, "node2")] == ["return_node"]
+    assert_booted_once(cluster, boots, lost_power=("node2",), repaired=())
+    assert_nothing_left(cluster)
+
+
+@pytest.mark.parametrize("outages", ROUNDS, ids=lambda outages: " and ".join(map(str, outages)))
+def test_a_repair_goes_on_after_outages(cluster, outages):
+    happened = []
+
+    def watch() -> None:
+        for outage in outages:
+            await_moment(cluster, outage)
+            outage.happen(cluster)
+            happened.append(outage)
+
+    with strikes.watched_boots(cluster.instance) as boots, ThreadPoolExecutor() as pool:
+        watching = pool.submit(watch)
+        story = frozen_node(cluster, DEADLINE)
+        watching.result()
+        sleep_until(lambda: listening(cluster), _HEARD_AGAIN, 1.0)
+        all_settled(cluster)
+    timeline.show(cluster, story, cluster.begun)
+    assert happened == list(outages)
+    assert_jobs_restarted_once(cluster, [story])
+    assert_booted_once(cluster, boots, lost_power=(), repaired=story.incidents_of[:1])
+    assert_nothing_left(cluster)
+
+
+def await_moment(cluster, outage: Outage) -> None:
+    """Wait until the repair has come so far."""
+    with strikes.Ledger(cluster.instance) as ledger:
+        reached = wait(lambda: ledger.reached(cluster.begun, "reboot_by_power", outage.step, outage.status), 120, 0.01)
+    assert reached, f"the moment did not come: {outage}"
