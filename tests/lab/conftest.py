@@ -25,16 +25,17 @@ from watching import listening  # noqa: E402
 @pytest.fixture(scope="session")
 def whole_cluster():
     cluster = Cluster(instance.from_environment())
-    assert cluster.head("systemctl is-active job-recovery", check=False) == "active", "run site.yml on the lab first"
+    assert cluster.head("systemctl is-enabled job-recovery", check=False) == "enabled", "run site.yml on the lab first"
     return cluster
 
 
 @pytest.fixture
 def cluster(whole_cluster):
     """The cluster with every node in service and recovery listening; tidied up afterwards."""
-    whole_cluster.head("rm -f /etc/job-recovery/STOP; systemctl start job-recovery", timeout=60)
+    whole_cluster.head("job-recovery resume; systemctl start job-recovery", timeout=60)
     cases.tidy(whole_cluster)
     assert wait(lambda: listening(whole_cluster), 60), "the sources of the recovery do not listen"
     whole_cluster.begun = whole_cluster.now()
     yield whole_cluster
+    whole_cluster.recovery(on=True)
     cases.tidy(whole_cluster)
