@@ -138,7 +138,7 @@ class Power:
         reply = self._reset(url, before.reset_path, body, "", until)
         if reply.status in (412, 428):  # this BMC wants to know which version of the system is meant
             reply = self._reset(url, before.reset_path, body, before.etag or "*", until)
-        if reply.status in (400, 409) and self.read(url, _left(until)).state == level:
+        if reply.status in (400, 409) and self.read(url, _left(url, until)).state == level:
             return before  # "already off", said as an error
         _check_accepted(url, reply, level)
         return before
@@ -172,7 +172,7 @@ class Power:
 
     def _reset(self, url: str, path: str, body: Mapping[str, Any], etag: str, until: float) -> Reply:
         headers = {"If-Match": etag} if etag else {}
-        return self._ask(url, "POST", _left(until), path=path, body=body, headers=headers)
+        return self._ask(url, "POST", _left(url, until), path=path, body=body, headers=headers)
 
     def _ask(
         self,
@@ -295,8 +295,8 @@ def _status_error(url: str, reply: Reply) -> RecoveryError:
     return Unreadable("BMC %s answers with HTTP %d" % (url, reply.status))
 
 
-def _left(until: float) -> float:
+def _left(url: str, until: float) -> float:
     left = until - time.monotonic()
     if left <= 0:
-        raise TimedOut("the time for the BMC is over")
+        raise TimedOut("BMC %s: no time is left to ask it" % url)
     return left

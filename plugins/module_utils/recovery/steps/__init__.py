@@ -9,9 +9,10 @@ What steps remember for later ones (an incident's memory):
 |-------------------------------------------|--------------|-------------------------------------------------------|
 | `boot_id`                                 | the decision | the boot that the repair began from                   |
 | `same_boot`                               | the decision | whether a node that came back still had that boot     |
-| `slurm_before`, `jobs`                    | drain        | await_boot, verify; free_jobs                         |
+| `slurm_before`, `jobs`                    | drain        | verify; free_jobs                                     |
+| `boot_id`, `slurmd_start_before`          | reboot, fence | await_boot: the boot that ended, its registration    |
 | `reboot_at`, `power_off_at`, `power_on_at`| reboot, fence, power_on | the timeline                               |
-| `power_off_proved`                        | fence        | down, release_pods                                    |
+| `power_off_proved`                        | fence, power_on | down, release_pods, free_jobs                      |
 | `new_boot_id`                             | await_boot   | later steps, which act on this boot only              |
 | `restart_count`, `rerun_as`               | requeue, rerun | confirm                                             |
 """

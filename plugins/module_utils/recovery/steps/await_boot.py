@@ -124,5 +124,5 @@ def _is_rebooted(work: Work) -> bool:
 
 def _start_before(work: Work) -> Optional[float]:
     """When slurmd was started last before the reboot; None where that does not matter or is not known."""
-    before = (work.memory.get("slurm_before") or {}).get("slurmd_start_time")
+    before = work.memory.get("slurmd_start_before")
     return before if _is_rebooted(work) and isinstance(before, (int, float)) else None

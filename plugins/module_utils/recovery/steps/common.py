@@ -250,6 +250,21 @@ def slurm_nodes(works: Sequence[Work], tools: Tools) -> dict[int, Node]:
     return {incident: nodes[name] for incident, name in names.items() if name in nodes}
 
 
+def slurmd_starts(works: Sequence[Work], tools: Tools) -> dict[int, Optional[int]]:
+    """By incident when slurmd was started last, as far as Slurm knows and answers: what a registration is told by."""
+    try:
+        nodes = slurm_nodes(works, tools)
+    except RecoveryError:
+        nodes = {}
+    return {work.incident: nodes[work.incident].slurmd_start_time if work.incident in nodes else None for work in works}
+
+
+def boot_to_end(work: Work) -> str:
+    """The boot that a reboot is to end: the one that this incident proved last, else the one on record."""
+    proved = work.memory.get("new_boot_id")
+    return proved if isinstance(proved, str) and proved else recorded_boot_id(work)
+
+
 def recorded_boot_id(work: Work) -> str:
     """The boot that the repair began from: what the incident remembers, else the last one of the healthy machine."""
     remembered = work.memory.get("boot_id")

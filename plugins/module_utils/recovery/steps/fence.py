@@ -12,12 +12,13 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.power
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import plans
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Outcome, Tools, Work
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.common import (
+    boot_to_end,
     bounded,
     done,
     each,
     failed,
-    recorded_boot_id,
     retry,
+    slurmd_starts,
 )
 
 _LOOK_AGAIN = 2.0
@@ -32,9 +33,12 @@ class Fence:
 
     name = plans.FENCE
 
-    def intend(self, works: Sequence[Work], tools: Tools) -> dict[int, dict[str, Any]]:  # noqa: ARG002 (the protocol's)
-        """The boot that ends by this."""
-        return {work.incident: {"boot_id": recorded_boot_id(work)} for work in works}
+    def intend(self, works: Sequence[Work], tools: Tools) -> dict[int, dict[str, Any]]:
+        """The boot that ends by this, and its last registration."""
+        starts = slurmd_starts(works, tools)
+        return {
+            work.incident: {"boot_id": boot_to_end(work), "slurmd_start_time": starts[work.incident]} for work in works
+        }
 
     def act(self, works: Sequence[Work], tools: Tools) -> list[Outcome]:
         """All nodes at once, each with its own BMC."""
@@ -57,7 +61,13 @@ def _fence(work: Work, tools: Tools) -> Outcome:
         proved_at = tools.now()
         return done(
             work,
-            remember={"power_off_proved": True, "power_off_at": proved_at, "boot_id": recorded_boot_id(work)},
+            remember={
+                "power_off_proved": True,
+                "power_off_at": proved_at,
+                "boot_id": work.intent.get("boot_id") or boot_to_end(work),
+                "slurmd_start_before": work.intent.get("slurmd_start_time"),
+                "new_boot_id": "",
+            },
             proof={"bmc": machine.bmc_url, "uuid": state.uuid, "before": before.state, "state": state.state},
         )
     why = "the BMC of %s says %s after ForceOff" % (machine.name, state.state)

@@ -27,7 +27,7 @@ class PowerOn(Plain):
     """On as a level; the plan has it only after the node was proved off and its work was given up.
 
     Waits for: a short time, while the BMC does not say On or PoweringOn yet; failed at the step's deadline.
-    Proof: the BMC of the machine's own UUID says On or PoweringOn.
+    Proof: the BMC of the machine's own UUID says On or PoweringOn. What the fence proved holds no longer.
     """
 
     name = plans.POWER_ON
@@ -54,7 +54,7 @@ def _power_on(work: Work, tools: Tools) -> Outcome:
     if state.state in (ON, POWERING_ON):
         return done(
             work,
-            remember={"power_on_at": tools.now()},
+            remember={"power_on_at": tools.now(), "power_off_proved": False},
             proof={"bmc": machine.bmc_url, "uuid": state.uuid, "before": before.state, "state": state.state},
         )
     return retry(work, tools, "the BMC of %s says %s after On" % (machine.name, state.state), _LOOK_AGAIN)

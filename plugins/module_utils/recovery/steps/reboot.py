@@ -13,11 +13,12 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.common import (
     Answers,
     ask_nodes,
+    boot_to_end,
     done,
     failed,
     identity_words,
-    recorded_boot_id,
     retry,
+    slurmd_starts,
     trouble,
 )
 
@@ -34,14 +35,16 @@ class Reboot:
     name = plans.REBOOT
 
     def intend(self, works: Sequence[Work], tools: Tools) -> dict[int, dict[str, Any]]:
-        """The boot to be ended: the one on record, else the one that the node tells now."""
-        unknown = [work for work in works if not recorded_boot_id(work)]
+        """The boot to be ended (the one on record, else the one that the node tells now), and its last registration."""
+        unknown = [work for work in works if not boot_to_end(work)]
         told = ask_nodes(unknown, tools, lambda work: ["probe", *identity_words(work)])
-        intents = {work.incident: {"boot_id": recorded_boot_id(work)} for work in works}
-        for incident, answer in told.items():
-            boot_id = answer.data.get("boot_id")
-            intents[incident] = {"boot_id": boot_id} if valid_boot_id(boot_id) else {}
-        return intents
+        boots = {work.incident: boot_to_end(work) for work in works}
+        boots.update({incident: answer.data.get("boot_id") for incident, answer in told.items()})
+        starts = slurmd_starts(works, tools)
+        return {
+            incident: {"boot_id": boot_id, "slurmd_start_time": starts[incident]} if valid_boot_id(boot_id) else {}
+            for incident, boot_id in boots.items()
+        }
 
     def act(self, works: Sequence[Work], tools: Tools) -> list[Outcome]:
         """All nodes at once; each compares for itself."""
@@ -63,7 +66,12 @@ class Reboot:
 
 def _outcome(work: Work, tools: Tools, answer: NodeAnswer) -> Outcome:
     wanted = work.intent["boot_id"]
-    remember = {"boot_id": wanted, "reboot_at": tools.now()}
+    remember = {
+        "boot_id": wanted,
+        "slurmd_start_before": work.intent.get("slurmd_start_time"),
+        "reboot_at": tools.now(),
+        "new_boot_id": "",
+    }
     if answer.error is not None:
         return trouble(work, tools, answer.error)
     told = answer.data.get("boot_id")

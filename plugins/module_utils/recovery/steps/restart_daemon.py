@@ -22,6 +22,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     recorded_boot_id,
     slurm_name,
     slurm_nodes,
+    slurmd_starts,
     trouble,
     waiting,
 )
@@ -42,16 +43,7 @@ class RestartDaemon:
 
     def intend(self, works: Sequence[Work], tools: Tools) -> dict[int, dict[str, Any]]:
         """When slurmd was started last, as Slurm knows it."""
-        try:
-            nodes = slurm_nodes(works, tools)
-        except RecoveryError:
-            nodes = {}
-        return {
-            work.incident: {
-                "slurmd_start_time": nodes[work.incident].slurmd_start_time if work.incident in nodes else None
-            }
-            for work in works
-        }
+        return {incident: {"slurmd_start_time": start} for incident, start in slurmd_starts(works, tools).items()}
 
     def act(self, works: Sequence[Work], tools: Tools) -> list[Outcome]:
         """One call of each node, which looks for itself before it starts anything; then Slurm's registrations."""

@@ -251,7 +251,7 @@ def test_answers_to_a_reboot(site: Site, answer: Any, status: str) -> None:
 
 
 def boot_work(site: Site, plan: str = "reboot_by_power", **memory: Any) -> Any:
-    before = {"slurm_before": {"boot_time": 1000, "slurmd_start_time": 1010}, "boot_id": OLD_BOOT}
+    before = {"slurmd_start_before": 1010, "boot_id": OLD_BOOT}
     return work_of("await_boot", site.machines["node1"], plan, memory={**before, **memory})
 
 
@@ -317,6 +317,14 @@ def test_a_node_that_came_back_may_have_the_same_boot(site: Site) -> None:
     assert site.act_one(boot_work(site, "return_node")).wait.args == {"node": "node1"}
 
 
+@pytest.mark.parametrize("step", ["reboot", "fence"])
+def test_a_second_reboot_of_an_incident_ends_the_boot_that_it_proved(site: Site, step: str) -> None:
+    site.helper["ssh-node1", "reboot"] = {"rebooting": True, "boot_id": NEW_BOOT}
+    memory = {"boot_id": OLD_BOOT, "new_boot_id": NEW_BOOT}
+    outcome = site.act_one(work_of(step, site.machines["node1"], memory=memory))
+    assert (outcome.remember["boot_id"], outcome.remember["new_boot_id"]) == (NEW_BOOT, "")
+
+
 # ---- fence and power_on --------------------------------------------------------------------------------------------
 
 
@@ -325,6 +333,7 @@ def test_fence_proves_off(site: Site) -> None:
     assert outcome.status == "done"
     assert outcome.remember["power_off_proved"] is True
     assert outcome.remember["boot_id"] == OLD_BOOT
+    assert outcome.remember["slurmd_start_before"] == 1010
     assert site.act_one(work_of("fence", site.machines["node1"])).status == "done"
     assert site.writes == [(BMC, "Off")]
 
@@ -363,7 +372,8 @@ def test_power_on_is_a_level(site: Site) -> None:
     for state, asked in (("Off", 1), ("On", 0), ("PoweringOn", 0)):
         site.writes.clear()
         site.bmc[BMC] = replace(site.bmc[BMC], state=state)
-        assert site.act_one(work_of("power_on", site.machines["node1"])).status == "done"
+        outcome = site.act_one(work_of("power_on", site.machines["node1"]))
+        assert (outcome.status, outcome.remember["power_off_proved"]) == ("done", False)
         assert len(site.writes) == asked
 
 
