@@ -176,7 +176,7 @@ claimed:
   returned: when released
   type: int
   sample: 2
-results:
+answered:
   description: For how many of them a step gave a result.
   returned: when released
   type: int

@@ -104,7 +104,7 @@ def release(store: Store, token: str) -> dict[str, Any]:
             % (owed, len(answered), ", ".join("#%d" % number for number in silent) or "-", owed - len(claims)),
             "they stay open, and the next run goes on with them",
             claimed=owed,
-            results=len(answered),
+            answered=len(answered),
         )
     incidents = [
         {
@@ -118,7 +118,7 @@ def release(store: Store, token: str) -> dict[str, Any]:
         }
         for incident in store.incidents.many(answered)
     ]
-    return {"changed": bool(incidents), "claimed": owed, "results": len(answered), "incidents": incidents}
+    return {"changed": bool(incidents), "claimed": owed, "answered": len(answered), "incidents": incidents}
 
 
 def _claim(store: Store, settings: Settings, params: dict[str, Any]) -> Answer:

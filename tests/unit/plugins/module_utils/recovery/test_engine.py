@@ -497,7 +497,7 @@ def test_a_step_that_cannot_tell_is_repeated(engine: Engine, store: Store) -> No
         raise Unreachable("slurmctld is down")
 
     assert engine.step(claimed["token"], ScriptedStep("drain", trouble))[0]["status"] == "interrupted"
-    assert engine.release(claimed["token"])["results"] == 1
+    assert engine.release(claimed["token"])["answered"] == 1
     found = store.incidents.get(claimed["incidents"][0]["incident"])
     assert found is not None
     assert (found.state, found.step, found.why) == ("open", "drain", "slurmctld is down")
