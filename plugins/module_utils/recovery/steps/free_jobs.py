@@ -32,7 +32,7 @@ _MAX_ASKED = 500  # jobs whose runs are looked up at once
 
 
 class FreeJobs(Plain):
-    """Jobs that were on the node when it was drained, and for a node that came back those whose last run died on it.
+    """Jobs that were on the node when it was drained, and of a node that is off or came back those that died on it.
 
     Only of a node that is proved off or to have another boot: its processes are dead.
     A job that is not opted in, held, cancelled or ended is left alone. One that does not come off its nodes in time is
@@ -78,8 +78,15 @@ def _candidates(work: Work) -> set[int]:
 
 
 def _died_on(works: Sequence[Work], tools: Tools) -> dict[int, set[int]]:
-    """By incident, for nodes that came back by themselves, jobs that wait for their begin time after a run there."""
-    nodes = {slurm_name(work, tools): work.incident for work in works if work.plan == "return_node"}
+    """By incident, jobs that wait for their begin time after a run there, whom Slurm gave up before we drained the node.
+
+    A node that we reboot over SSH is not off yet.
+    """
+    nodes = {
+        slurm_name(work, tools): work.incident
+        for work in works
+        if work.plan == "return_node" or power_off_proved(work)
+    }
     nodes.pop("", None)
     if not nodes:
         return {}

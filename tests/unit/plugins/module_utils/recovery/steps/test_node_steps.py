@@ -555,7 +555,8 @@ def test_jobs_of_a_node_that_may_still_run_them_are_not_hurried(site: Site, memo
     assert (outcome.status, site.writes) == ("done", [])
 
 
-def test_jobs_that_died_on_a_node_that_came_back(site: Site) -> None:
+@pytest.mark.parametrize("plan", ["return_node", "reboot_by_power"])
+def test_jobs_that_died_on_a_node_that_is_off_or_came_back(site: Site, plan: str) -> None:
     for number, reason in ((1, "BeginTime"), (2, None), (3, "Priority"), (4, "BeginTime")):
         site.job(number, "PENDING", begin_time=soon(), state_reason=reason)
     site.runs = [
@@ -565,7 +566,7 @@ def test_jobs_that_died_on_a_node_that_came_back(site: Site) -> None:
         AccountingRecord(4, "NODE_FAIL", nodes=("node1",), start_time=50),
         AccountingRecord(4, "NODE_FAIL", nodes=("node5",), start_time=90),  # its last run was elsewhere
     ]
-    outcome = site.act_one(free_work(site, (), "return_node", same_boot=False))
+    outcome = site.act_one(free_work(site, (), plan, same_boot=False))
     assert outcome.proof == {"jobs": {"1": "begins now", "2": "begins now"}}
 
 
