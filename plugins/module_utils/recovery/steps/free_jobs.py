@@ -78,7 +78,7 @@ def _candidates(work: Work) -> set[int]:
 
 
 def _died_on(works: Sequence[Work], tools: Tools) -> dict[int, set[int]]:
-    """By incident, jobs that wait for their begin time after a run there, whom Slurm gave up before we drained the node.
+    """By incident, jobs that wait for their begin time after a run there: given up before we drained the node.
 
     A node that we reboot over SSH is not off yet.
     """
