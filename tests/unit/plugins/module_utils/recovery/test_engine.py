@@ -353,7 +353,7 @@ def test_an_incident_that_never_acted_ends_when_the_fault_is_gone(engine: Engine
 
 
 def test_the_next_way_after_a_failure(engine: Engine, store: Store) -> None:
-    engine.world.state("node1", "IDLE", "NOT_RESPONDING")
+    engine.world.state("node1", "DOWN", "NOT_RESPONDING", reason="Not responding")
     claimed = engine.claim(fault_of("node1"))
     number = claimed["incidents"][0]["incident"]
     assert claimed["incidents"][0]["plan"] == "reboot_over_ssh"
