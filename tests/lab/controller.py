@@ -39,8 +39,8 @@ def as_service(cluster: Cluster, argv: Sequence[str], timeout: float = 120, stdi
 
 
 def by_hand(cluster: Cluster, playbook: str, timeout: float = 300, **extra: str) -> Ended:
-    """What an administrator types: `job-recovery run PLAYBOOK -e NAME=VALUE ...`."""
-    words = [part for name, value in extra.items() for part in ("-e", f"{name}={value}")]
+    """What an administrator types: `job-recovery run PLAYBOOK --NAME VALUE ...`; `wait` has no value."""
+    words = [part for name, value in extra.items() for part in (f"--{name}", value)[: 1 if name == "wait" else 2]]
     return on_head(cluster, ["job-recovery", "run", playbook, *words], timeout)
 
 

@@ -53,7 +53,7 @@ def test_no_secret_is_anywhere(cluster):
     secrets = secrets_of(cluster)
     inventories = (cluster.instance.checkout / "inventory/lab", cluster.instance.inventory)
     site = ["ansible-playbook", *(f"--inventory={path}" for path in inventories), "mission_control.job_recovery.site"]
-    by_hand = "job-recovery run reboot_node -e nodes=node2 -e reason=firmware -e wait=true".split()
+    by_hand = "job-recovery run reboot_node --nodes node2 --reason firmware --wait".split()
     all_they_can = ["-vvv", "--diff"]
     with watched(secrets) as seen:
         installed = subprocess.run(

@@ -217,6 +217,7 @@ class Frame:
             memory=incident.memory,
             first_started_at=started,
             deadline=started + decide.step_seconds(incident.step, self._settings.limits),
+            overridden=incident.request.override,
         )
 
     def _intents(self, step: Step, works: Mapping[int, Work]) -> dict[int, dict[str, Any]]:

@@ -80,6 +80,7 @@ class Work:
         memory: what earlier steps remembered (JSON).
         first_started_at: epoch seconds of the step's first `started`.
         deadline: epoch seconds until which the step as a whole, waits included, may take.
+        overridden: gates that a person's request overrode.
     """
 
     incident: int
@@ -93,6 +94,7 @@ class Work:
     memory: Mapping[str, Any] = field(default_factory=dict)
     first_started_at: float = 0.0
     deadline: float = 0.0
+    overridden: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

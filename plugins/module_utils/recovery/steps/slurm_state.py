@@ -72,7 +72,7 @@ def _set_group(
     remember: Callable[[Work], Mapping[str, Any]],
 ) -> None:
     names = {slurm_name(work, tools): work for work in works}
-    ours = {name: work.reason for name, work in names.items()}
+    ours = {name: _may_be_replaced(state, work) for name, work in names.items()}
     request = node_state.Request(state, reason or None, ours)
 
     def guard(written: Sequence[str]) -> None:
@@ -81,6 +81,14 @@ def _set_group(
 
     for result in node_state.Change(tools.slurm, request, tools.now, guard).make(list(names)):
         answers.give(_outcome(state, names[result.name], result, tools, remember))
+
+
+def _may_be_replaced(state: str, work: Work) -> str:
+    """The text that counts as ours: our own, or that of somebody whom a person's request overrode, word for word."""
+    before = work.intent.get("slurm_before") or {}
+    if state == "drained" and "owner" in work.overridden and before.get("reason"):
+        return str(before["reason"])
+    return work.reason
 
 
 def _outcome(

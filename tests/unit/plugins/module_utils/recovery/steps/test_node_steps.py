@@ -148,6 +148,17 @@ def test_a_persons_drain_is_left_alone(site: Site) -> None:
     assert "a person's" in outcome.why
 
 
+def test_whom_a_request_overrides_is_replaced_word_for_word(site: Site) -> None:
+    site.node("node1", "IDLE", "DRAIN", reason="bob: disk")
+    asked = replace(work_of("drain", site.machines["node1"]), overridden=("owner",))
+    asked = replace(asked, intent={"slurm_before": {"reason": "bob: disk"}})
+    site.node("node1", "IDLE", "DRAIN", reason="carol: disk")  # somebody else's since the request
+    assert (site.act_one(asked).status, site.writes) == ("failed", [])
+    site.node("node1", "IDLE", "DRAIN", reason="bob: disk")
+    assert site.act_one(asked).status == "done"
+    assert site.nodes_now["node1"].reason == REASON
+
+
 def test_down_only_with_the_fences_proof(site: Site) -> None:
     site.node("node1", "MIXED", "DRAIN", reason=REASON)
     outcome = site.act_one(work_of("down", site.machines["node1"]))
