@@ -25,7 +25,8 @@ FORMS: Mapping[str, str] = {
     "format": "%s%n%(x)s{0.__class__}%%{}${HOME}",
 }
 _MARK = r".*/hostile-[a-z]+-[a-z]+"
-_FOLDERS = "/tmp /var/tmp /root /home /var/lib/job-recovery /run /var/spool"
+#: Where marks are made; the private /tmp of a service is below it.
+_FOLDER = "/tmp"
 #: What no report may hand to a terminal; a newline ends a line of ours.
 _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
 
@@ -43,15 +44,16 @@ def texts(field: str) -> str:
 
 def marks(cluster) -> list[str]:
     """Every mark, with the host on which it is; on this machine, too."""
-    script = f"find {_FOLDERS} -regextype posix-extended -regex '{_MARK}' 2>/dev/null; true"
+    script = f"find {_FOLDER} -regextype posix-extended -regex '{_MARK}' 2>/dev/null; true"
     found = []
     for host in ("head", *cluster.instance.nodes):
         found += [f"{host}: {path}" for path in cluster.on(host, script, check=True).splitlines()]
-    here = ["find", "/tmp", "/root", "-maxdepth", "3", "-regextype", "posix-extended", "-regex", _MARK]
+    here = ["find", _FOLDER, "-maxdepth", "2", "-regextype", "posix-extended", "-regex", _MARK]
     local = subprocess.run(here, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60).stdout
     return found + [f"this machine: {path}" for path in local.splitlines()]
 
 
 def control_characters(output: str) -> list[str]:
-    """The control characters in an output, with what stands around each."""
+    """The control characters in an output, with what stands around each; a terminal's line ends are none."""
+    output = output.replace("\r\n", "\n")
     return [ascii(output[max(0, found.start() - 20) : found.end() + 20]) for found in _CONTROL.finditer(output)]
