@@ -207,7 +207,7 @@ class Striker(threading.Thread):
         hit = [process for process in victims if process.send(number)]
         self.struck = [process.command.strip()[-60:] for process in hit]
         if hit and self.strike.how == PAUSE:
-            time.sleep(LEASE + 5)
+            time.sleep(LEASE + 15)  # long enough for another run to take over
             for process in hit:
                 process.send(signal.SIGCONT)
         return bool(hit)

@@ -80,13 +80,13 @@ def _services_up(whole_cluster):
 
 
 def test_what_broke_while_nobody_could_look_is_repaired(cluster):
-    """All three are down while slurmd dies on one node, and another loses its power."""
+    """All three are down while slurmd dies on one node, and another loses its power for good."""
     begun = cluster.begun
     with strikes.watched_boots(cluster.instance) as boots:
         for service in ALL:
             break_service(cluster, "stop_service", service)
         fault(cluster.instance, "kill_slurmd", "node1")
-        fault(cluster.instance, "power_cycle", "node2")
+        fault(cluster.instance, "power_off", "node2")
         sleep_until(lambda: not listening(cluster), 30)
         for service in reversed(ALL):
             break_service(cluster, "start_service", service)
@@ -96,8 +96,8 @@ def test_what_broke_while_nobody_could_look_is_repaired(cluster):
     for row in cluster.ledger(begun)["incidents"]:
         print("\n".join(timeline.lines(row)))
     assert [row["plan"] for row in incidents(cluster, "node1")] == ["restart_daemon"]
-    assert [row["plan"] for row in incidents(cluster, "node2")] == ["return_node"]
-    assert_booted_once(cluster, boots, lost_power=("node2",), repaired=())
+    assert [row["plan"] for row in incidents(cluster, "node2")] == ["reboot_by_power"]
+    assert_booted_once(cluster, boots, lost_power=(), repaired=("node2",))
     assert_nothing_left(cluster)
 
 
