@@ -125,7 +125,8 @@ def test_reasons_of_nodes(cluster):
     (refusal,) = sleep_until(lambda: refusals(cluster, "node4"), 120, 1.0)
     assert refusal["gate"] == "owner", refusal
     assert "lookup(" in report_everything(cluster)["incidents"]
-    done = by_hand(cluster, "restart_daemon", nodes="node4", reason="looked at it", override="[owner]", wait="true")
+    done = by_hand(cluster, "restart_daemon", nodes="node4", reason="looked at it", override="owner")
+    assert done.rc == 0, done.output
     assert not control_characters(done.output), control_characters(done.output)[:3]
     assert cluster.on("node4", "systemctl is-active slurmd") == "active", done.output
     assert "lookup(" in cluster.node("node4").reason, "the reason stays the person's"
