@@ -18,7 +18,8 @@ import strikes
 from aftermath import all_settled, assert_booted_once, assert_jobs_restarted_once, assert_nothing_left
 from joblab.demo import timeline
 from joblab.demo.cases import DEADLINE, fault, frozen_node
-from joblab.demo.cluster import wait
+from joblab.demo.cluster import Cluster, wait
+from joblab.errors import LabError
 from joblab.faults import FAULTS
 from watching import incidents, listening, sleep_until
 
@@ -64,6 +65,21 @@ ROUNDS = (
         Outage("await_boot", "waiting", APISERVER, "kill_service", 5),
     ),
 )
+
+
+class PatientCluster(Cluster):
+    """Somebody who looks at the cluster, and asks again while it gives no answer."""
+
+    def head(self, script: str, timeout: float = 30, check: bool = True) -> str:
+        """As `Cluster.head`, for as long as an outage lasts."""
+        until = time.monotonic() + _HEARD_AGAIN
+        while True:
+            try:
+                return super().head(script, timeout, check)
+            except LabError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(1)
 
 
 def break_service(cluster, how: str, service: str) -> None:
@@ -113,7 +129,7 @@ def test_a_repair_goes_on_after_outages(cluster, outages):
 
     with strikes.watched_boots(cluster.instance) as boots, ThreadPoolExecutor() as pool:
         watching = pool.submit(watch)
-        story = frozen_node(cluster, DEADLINE)
+        story = frozen_node(PatientCluster(cluster.instance), DEADLINE)
         watching.result()
         sleep_until(lambda: listening(cluster), _HEARD_AGAIN, 1.0)
         all_settled(cluster)
