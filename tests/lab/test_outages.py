@@ -16,11 +16,12 @@ from dataclasses import dataclass
 import pytest
 import strikes
 from aftermath import all_settled, assert_booted_once, assert_jobs_restarted_once, assert_nothing_left
+from joblab import faults
 from joblab.demo import timeline
 from joblab.demo.cases import DEADLINE, fault, frozen_node
 from joblab.demo.cluster import Cluster, wait
 from joblab.errors import LabError
-from joblab.faults import FAULTS
+from joblab.instance import HEAD
 from watching import incidents, listening, sleep_until
 
 SLURMCTLD, MARIADB, APISERVER = "slurmctld", "mariadb", "kube-apiserver"
@@ -52,7 +53,7 @@ class Outage:
         """Break it, wait, and mend it."""
         break_service(cluster, self.how, self.service)
         time.sleep(self.seconds)
-        break_service(cluster, FAULTS[self.how].undo, self.service)
+        break_service(cluster, faults.FAULTS[self.how].undo, self.service)
 
 
 ROUNDS = (
@@ -83,7 +84,8 @@ class PatientCluster(Cluster):
 
 
 def break_service(cluster, how: str, service: str) -> None:
-    fault(cluster.instance, how, "head", "--service", service)
+    """As lab/fault does, without the time that a command needs to start."""
+    faults.inflict(cluster.instance, how, [HEAD], faults.Options(service=service))
 
 
 @pytest.fixture(autouse=True)
