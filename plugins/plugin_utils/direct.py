@@ -3,9 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Run a module of this collection inside the process of ansible-playbook.
 
-`meta/runtime.yml` sends the modules that work from the controller through this one action plugin. As a module, a task
-costs 0.6 s on the controller to pack, unpack and import, and a recovery has dozens of them; in-process it costs what
-its work costs. The module's own `SPEC` is validated in the same way, and `run` is the same function.
+The modules that work from the controller have an action plugin of their name (`plugins/action`), and all of those are
+the one below. As a module, a task costs 0.6 s on the controller to pack, unpack and import, and a recovery has dozens
+of them; in-process it costs what its work costs. The module's own `SPEC` is validated in the same way, and `run` is the
+same function. (One redirected action in `meta/runtime.yml` would do the same, but tools for documentation and linting
+then take the modules for missing.)
 
 A module that waits for a person has `run_and_tell(params, check_mode, tell)`; what it tells is shown at once.
 
@@ -31,7 +33,7 @@ _RELATIONS = ("mutually_exclusive", "required_together", "required_one_of", "req
 
 
 class ActionModule(ActionBase):
-    """The action plugin of every module that `meta/runtime.yml` redirects here."""
+    """The action plugin of every module that has one in `plugins/action`."""
 
     _supports_async = True
     _supports_check_mode = True
