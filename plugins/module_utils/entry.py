@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How a thin module runs: arguments in, one call, result out.
 
-The action plugin `direct` takes `SPEC` and `run` from a module's file without running the module, so AnsibleModule, whose
-import costs a quarter of a second, is imported only where it is used.
+The action plugins take `SPEC` and `run` from a module's file without running the module, so AnsibleModule, whose import
+costs a quarter of a second, is imported only where it is used.
 """
 
 from __future__ import annotations

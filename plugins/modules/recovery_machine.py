@@ -49,7 +49,7 @@ options:
         description: Its machine-id.
         type: str
       boot_id:
-        description: Its boot ID while it is healthy. The one on record is kept, it is brought up to date by the service.
+        description: Its boot ID while it is healthy. One on record is kept; the service brings it up to date.
         type: str
   settings:
     description: The settings file. Without it E(JOB_RECOVERY_SETTINGS), else C(/etc/job-recovery/settings.yml).

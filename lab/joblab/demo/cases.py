@@ -99,10 +99,13 @@ class Case:
 
 def fault(instance: Instance, *arguments: str) -> None:
     """The lab's own command, as a person would type it."""
-    command = [str(instance.checkout / "lab" / "fault"), *arguments]
-    environment = {"LAB_INSTANCE": str(instance.number)}
     done = subprocess.run(
-        command, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120
+        [str(instance.checkout / "lab" / "fault"), *arguments],
+        env={**os.environ, "LAB_INSTANCE": str(instance.number)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     if done.returncode:
         raise LabError(f"lab/fault {' '.join(arguments)}: {done.stderr.strip()}")
@@ -151,7 +154,8 @@ def frozen_node(cluster: Cluster, patience: float) -> Story:
 def dead_slurmd(cluster: Cluster, patience: float) -> Story:
     """slurmd alone dies; the job should never notice."""
     story = Story(incidents_of=["node3"])
-    job = _start(cluster, story, PMIX_JOB.replace(f" {JOB_SECONDS} ", " 45 "), "node3", "dead-slurmd", "-N1 --no-requeue")
+    script = PMIX_JOB.replace(f" {JOB_SECONDS} ", " 45 ")
+    job = _start(cluster, story, script, "node3", "dead-slurmd", "-N1 --no-requeue")
     fault(cluster.instance, "kill_slurmd", "node3")
     story.broke("slurmd on node3 is killed")
     finished = _watch_job(cluster, story, job, "dead-slurmd", patience)
@@ -199,7 +203,7 @@ def persons_drain(cluster: Cluster, patience: float) -> Story:
 
 CASES = (
     Case("1", "Two nodes lose power under a two-node PMIx job", "the nodes stay DOWN", power_loss),
-    Case("2", "slurmstepd of one node is killed, the script requeues its job", "the job cannot start again", lost_step_daemon),
+    Case("2", "slurmstepd of one node dies, the script requeues its job", "the job cannot start again", lost_step_daemon),
     Case("2b", "The same, and the script gives up", "the job is lost", lost_step_daemon_reported),
     Case("3", "A node freezes under a job", "the node stays out of service", frozen_node),
     Case("4", "slurmd alone dies under a job", "the node goes DOWN and the job is killed", dead_slurmd),
@@ -259,7 +263,7 @@ cd /var/spool/slurmd && rm -rf stepd.slurm.pmix.* pmix.[0-9]* /tmp/spmix_appdir_
 """
 
 
-def tidy(cluster: Cluster, jobs: bool = True) -> None:
+def tidy(cluster: Cluster) -> None:
     """Undo whatever a case left: every node on, awake and in service, no job, no stale file, no orphan."""
     with progress.step("Tidying up"):
         cluster.head("scancel -u alice; true")

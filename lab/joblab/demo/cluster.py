@@ -73,8 +73,8 @@ class Cluster:
         path = f"/home/{USER}/{name}.sh"
         self.write(path, "#!/bin/bash\n" + script)
         command = (
-            f"cd /home/{USER} && HOME=/home/{USER} sbatch --parsable {where} --exclusive {options} -J {name} --open-mode=append"
-            f" -o /home/{USER}/{name}-%j.out --comment='{comment}' {path}"
+            f"cd /home/{USER} && HOME=/home/{USER} sbatch --parsable {where} --exclusive {options} -J {name}"
+            f" --open-mode=append -o /home/{USER}/{name}-%j.out --comment='{comment}' {path}"
         )
         return int(ssh.run(self.instance, "head", ["su", USER, "-c", command]).stdout.strip().split(";")[0])
 
@@ -88,7 +88,8 @@ class Cluster:
 
     def job(self, job: int) -> JobState:
         """The job now, as squeue shows it."""
-        text = self.head(f"squeue -h -a -t all -j {job} -O 'StateCompact:8,RestartCnt:8,Reason:40,NodeList:40,State:20'")
+        columns = "StateCompact:8,RestartCnt:8,Reason:40,NodeList:40,State:20"
+        text = self.head(f"squeue -h -a -t all -j {job} -O '{columns}'")
         if not text:
             raise LabError(f"Job {job} is not known to Slurm any more")
         line = text.splitlines()[0]
@@ -123,7 +124,8 @@ class Cluster:
 
     def recovery(self, on: bool) -> None:
         """Start or stop the recovery service, where it is installed."""
-        self.head(f"! systemctl cat job-recovery >/dev/null 2>&1 || systemctl {'start' if on else 'stop'} job-recovery", 60)
+        act = "start" if on else "stop"
+        self.head(f"! systemctl cat job-recovery >/dev/null 2>&1 || systemctl {act} job-recovery", timeout=60)
 
     def now(self) -> float:
         """The cluster's clock, epoch seconds."""

@@ -18,13 +18,15 @@ from .. import lifecycle, progress
 from ..errors import LabError
 from ..instance import Instance, from_environment
 from . import timeline
-from .cases import CASES, DEADLINE, PATIENCE, Case, Story, broken, tidy
+from .cases import CASES, DEADLINE, PATIENCE, Case, Story, broken
 from .cluster import Cluster
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """Options of `lab/demo`."""
-    parser = argparse.ArgumentParser(prog="lab/demo", description="Break nodes under running jobs, and see what happens.")
+    parser = argparse.ArgumentParser(
+        prog="lab/demo", description="Bring the lab up, break nodes under running jobs, and see what happens."
+    )
     parser.add_argument("--case", action="append", choices=[case.number for case in CASES], help="only this case")
     parser.add_argument("--skip-without", action="store_true", help="do not show the cases without recovery")
     parser.add_argument("--skip-install", action="store_true", help="the collection is installed on the lab already")

@@ -63,9 +63,10 @@ def of(rows: Iterable[dict[str, Any]], targets: Sequence[str]) -> list[dict[str,
 def lines(incident: dict[str, Any]) -> list[str]:
     """The timeline of one incident."""
     seen = incident["seen_at"]
+    what = f"incident #{incident['id']} {incident['target']}: {incident['fault_kind']}"
+    became = f"{incident['plan'] or 'no plan'}, {incident['state']}" + (f": {incident['why']}" if incident["why"] else "")
     told = [
-        f"  incident #{incident['id']} {incident['target']}: {incident['fault_kind']}, {incident['plan'] or 'no plan'},"
-        f" {incident['state']}: {incident['why']}",
+        f"  {what}, {became}",
         _line(0.0, "fault visible"),
         _line(incident["opened_at"] - seen, "claimed"),
     ]
@@ -73,10 +74,11 @@ def lines(incident: dict[str, Any]) -> list[str]:
         label = _LABELS.get(step["step"], step["step"])
         ended = step["finished_at"]
         took = f" (took {ended - step['started_at']:.1f} s)" if ended and step["step"] in _WAITING else ""
-        told.append(_line((ended or step["started_at"]) - seen, label + took if ended else f"{label}: {step['status']}"))
-    overhead = own_seconds(incident)
-    if overhead is not None:
-        told.append(f"            recovery's own steps took {overhead:.1f} s in all, its start {first_step(incident):.1f} s")
+        at = (ended or step["started_at"]) - seen
+        told.append(_line(at, label + took if ended else f"{label}: {step['status']}"))
+    own = own_seconds(incident)
+    if own is not None:
+        told.append(f"            first step after {first_step(incident):.1f} s; recovery's own steps took {own:.1f} s")
     return told
 
 

@@ -42,7 +42,7 @@ _KINDS = (
     FaultKind("node_drained", NODE, "reboot_node", "Slurm itself drained the node after an error"),
     FaultKind("node_misconfigured", NODE, "report", "the node registers with less than its configuration says"),
     FaultKind("job_stuck_completing", JOB, "reboot_node", "processes of the job do not end on a node"),
-    FaultKind("stale_spool", JOB, "requeue_job", "steps of the job cannot start, left-over PMIx files are in the spool"),
+    FaultKind("stale_spool", JOB, "requeue_job", "steps of the job cannot start for left-over PMIx files"),
     FaultKind("job_launch_held", JOB, "requeue_job", "the job is held after launch failures"),
     FaultKind("job_failed", JOB, "requeue_job", "an opted-in job ended without success"),
     FaultKind("job_hung", JOB, "requeue_job", "an opted-in job makes no progress"),

@@ -64,7 +64,7 @@ class LedgerSettings:
     unix_socket: str = ""
     database: str = "job_recovery"
     user: str = "job_recovery"
-    password_file: str = "/etc/job-recovery/ledger.password"
+    password_file: str = "/etc/job-recovery/ledger.password"  # noqa: S105 (a path)
     ca_file: str = ""
     timeout: float = 5.0
 

@@ -49,7 +49,7 @@ async def keep_looking(
         try:
             events = await look()
             outage.over()
-        except Exception as exc:  # an error of one look must not end the other sources
+        except Exception as exc:  # noqa: BLE001 (an error of one look must not end the other sources)
             events = []
             outage.report(exc)
         for event in events:
@@ -103,12 +103,12 @@ class _Beats:
         self._last, self._error = now, error
         try:
             self._beat(self._name, time.time(), error)
-        except Exception as exc:  # a full disk must not make the recovery deaf
+        except Exception as exc:  # noqa: BLE001 (a full disk must not make the recovery deaf)
             self._log.error("heartbeat not written: %s", exc)
 
 
 def _interval(interval: Callable[[], float]) -> float:
     try:
         return interval()
-    except Exception:  # unreadable settings are reported by the look itself
+    except Exception:  # noqa: BLE001 (unreadable settings are reported by the look itself)
         return 1.0

@@ -72,7 +72,7 @@ _PROGRESS = ("reboot issued", "reboot complete", "Not responding")
 MAX_REASON = 200
 
 
-def split_reason(reason: Optional[str]) -> list[str]:
+def split_reason(reason: str | None) -> list[str]:
     """Split `Low CPUs, Low RealMemory (reported:1 < 2) : Not responding` into its parts; parentheses hold together."""
     parts, depth, start = [], 0, 0
     text = (reason or "").strip()
@@ -105,7 +105,7 @@ def classify_reason(reason: str | None) -> list[str]:
     return [classify_part(part) for part in split_reason(reason)]
 
 
-def is_ours(reason: Optional[str], ours: Optional[str]) -> bool:
+def is_ours(reason: str | None, ours: str | None) -> bool:
     """Whether `reason` is the text that we recorded, as it is or with what slurmctld adds while the node is repaired.
 
     Anything else behind it (`ours, Kill task failed`) is a new fault, or a person who added to our text.
@@ -117,7 +117,7 @@ def is_ours(reason: Optional[str], ours: Optional[str]) -> bool:
     return rest is not None and all(part in _PROGRESS for part in split_reason(rest))
 
 
-def has_news(reason: Optional[str]) -> bool:
+def has_news(reason: str | None) -> bool:
     """Whether something other than the progress of a repair stands behind the first part of a reason."""
     return any(part not in _PROGRESS for part in split_reason(reason)[1:])
 
@@ -159,7 +159,7 @@ def clean_text(text: str, limit: int = MAX_REASON) -> str:
     return " ".join(printable.replace('"', "'").split())[:limit].strip()
 
 
-def _without_ours(text: str, mark: str) -> Optional[str]:
+def _without_ours(text: str, mark: str) -> str | None:
     """What stands behind our own text; None where the text is not ours and something that was added to it."""
     if not mark or not text.startswith(mark):
         return None

@@ -9,8 +9,9 @@ Arguments:
 
 Events: `{"fault": {...}}`, see `plugins/module_utils/recovery/fault.py`.
 
-Looks at the nodes every `slurm.interval` and at the jobs every `slurm.job_interval` seconds. After a start it sends what
-is wrong now. A lasting fault is sent again once a minute. While Slurm does not answer nothing is known, and nothing sent.
+Looks at the nodes every `slurm.interval` and at the jobs every `slurm.job_interval` seconds. After a start it sends
+what is wrong now. A lasting fault is sent again once a minute. While Slurm does not answer nothing is known, and
+nothing sent.
 """
 
 from __future__ import annotations

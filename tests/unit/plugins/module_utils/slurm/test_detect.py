@@ -78,7 +78,8 @@ def test_node_fault(state, reason, kind):
     seen = detect.node_fault(NodeState("node1", base, flags, reason))
     assert (seen.kind if seen else None) == kind
     if seen:
-        assert seen.name == "node1" and KINDS[seen.kind].target == NODE
+        assert seen.name == "node1"
+        assert KINDS[seen.kind].target == NODE
 
 
 def test_a_node_of_two_partitions_is_one_fault():
@@ -147,7 +148,8 @@ def test_confirmed_by_comment(comment, everybody, expected):
 @pytest.mark.parametrize(("restarts", "expected"), [(None, False), (0, False), (1, True)])
 def test_a_job_that_never_ran_left_nothing_behind(restarts, expected):
     candidate = detect.Seen("stale_spool", "7", 100)
-    assert detect.confirmed(candidate, Job(id=7, state="PENDING", comment=OPT_IN, restart_count=restarts), False) is expected
+    requeued = Job(id=7, state="PENDING", comment=OPT_IN, restart_count=restarts)
+    assert detect.confirmed(candidate, requeued, False) is expected
 
 
 def test_only_the_leader_of_a_heterogeneous_job():
@@ -157,7 +159,11 @@ def test_only_the_leader_of_a_heterogeneous_job():
 
 @pytest.mark.parametrize(
     ("state", "name"),
-    [(job("FAILED"), "7"), (job("FAILED", array_job_id=5, array_task_id=0), "5_0"), (job("PENDING", array_job_id=5, array_tasks="1-3"), "7")],
+    [
+        (job("FAILED"), "7"),
+        (job("FAILED", array_job_id=5, array_task_id=0), "5_0"),
+        (job("PENDING", array_job_id=5, array_tasks="1-3"), "7"),
+    ],
 )
 def test_job_name(state, name):
     assert detect.job_name(state) == name

@@ -77,8 +77,8 @@ class Watching:
         return [(fault.kind, [target.name for target in fault.targets], fault.suggested) for fault in faults]
 
 
-def job(number, state, **more):
-    return Job(id=number, state=state, name=HOSTILE, comment=more.pop("comment", OPT_IN), submit_time=more.pop("submit", 1), **more)
+def job(number, state, comment=OPT_IN, submit=1, **more):
+    return Job(id=number, state=state, name=HOSTILE, comment=comment, submit_time=submit, **more)
 
 
 def test_a_storm_of_nodes_is_one_event_and_lasts():
