@@ -25,7 +25,6 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.common.parameters import remove_values
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError
 
 _MODULES = "ansible_collections.mission_control.job_recovery.plugins.modules"

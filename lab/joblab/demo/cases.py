@@ -203,7 +203,7 @@ def persons_drain(cluster: Cluster, patience: float) -> Story:
 
 CASES = (
     Case("1", "Two nodes lose power under a two-node PMIx job", "the nodes stay DOWN", power_loss),
-    Case("2", "slurmstepd of one node dies, the script requeues its job", "the job cannot start again", lost_step_daemon),
+    Case("2", "slurmstepd of a node dies, the script requeues its job", "the job cannot start again", lost_step_daemon),
     Case("2b", "The same, and the script gives up", "the job is lost", lost_step_daemon_reported),
     Case("3", "A node freezes under a job", "the node stays out of service", frozen_node),
     Case("4", "slurmd alone dies under a job", "the node goes DOWN and the job is killed", dead_slurmd),

@@ -64,7 +64,8 @@ def lines(incident: dict[str, Any]) -> list[str]:
     """The timeline of one incident."""
     seen = incident["seen_at"]
     what = f"incident #{incident['id']} {incident['target']}: {incident['fault_kind']}"
-    became = f"{incident['plan'] or 'no plan'}, {incident['state']}" + (f": {incident['why']}" if incident["why"] else "")
+    why = f": {incident['why']}" if incident["why"] else ""
+    became = f"{incident['plan'] or 'no plan'}, {incident['state']}{why}"
     told = [
         f"  {what}, {became}",
         _line(0.0, "fault visible"),
