@@ -34,7 +34,7 @@ class Outage:
     """One outage in the middle of a repair.
 
     Attributes:
-        step, status: the row of the ledger that tells the moment.
+        step, status: the row of the ledger that tells the moment; no step: the repair is decided.
         service: what breaks.
         how: the fault of the lab; its own undo ends it.
         seconds: how long it lasts at least.
@@ -47,7 +47,8 @@ class Outage:
     seconds: float
 
     def __str__(self) -> str:
-        return f"{self.how} {self.service} when {self.step} is {self.status}"
+        moment = f"{self.step} is {self.status}" if self.step else "the repair is decided"
+        return f"{self.how} {self.service} when {moment}"
 
     def happen(self, cluster) -> None:
         """Break it, wait, and mend it."""
@@ -58,7 +59,8 @@ class Outage:
 
 ROUNDS = (
     (
-        Outage("drain", "done", SLURMCTLD, "kill_service", 3),
+        # killed later, it would have forgotten for minutes what it was told in its last seconds
+        Outage("", "", SLURMCTLD, "kill_service", 3),
         Outage("await_boot", "waiting", SLURMCTLD, "pause_service", 20),
     ),
     (

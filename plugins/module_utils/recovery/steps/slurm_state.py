@@ -38,8 +38,9 @@ _WORDS = {
     "not_applied": "Slurm took the change and does not show it",
     "unknown": "Slurm did not answer after the change",
 }
-# a change that may yet have happened, or that Slurm may take when it is asked again
-_RETRY = ("unknown", "not_applied", "unreachable", "timeout")
+# a change that may yet have happened, or that Slurm may take when it is asked again; a slurmctld that was just started
+# says UNKNOWN of a node until the node answers or is given up
+_RETRY = ("unknown", "not_applied", "unreachable", "timeout", "not_understood")
 
 
 def set_state(

@@ -187,6 +187,15 @@ def test_resume_only_what_is_ours(site: Site, reason: Any) -> None:
     assert site.writes == []
 
 
+@pytest.mark.parametrize("step", ["drain", "down", "resume"])
+def test_a_state_that_slurm_does_not_know_itself_yet_is_asked_for_again(site: Site, step: str) -> None:
+    site.node("node1", "UNKNOWN", reason=REASON)
+    work = work_of(step, site.machines["node1"], memory=PROVED_OFF)
+    assert site.act_one(work).status == "waiting"
+    assert site.act_one(late(work)).status == "failed"
+    assert site.writes == []
+
+
 def test_nodes_that_are_not_in_slurm_are_done(site: Site) -> None:
     machine = replace(site.machines["node1"], slurm_name="")
     for step in ("drain", "resume", "clean_spool"):
