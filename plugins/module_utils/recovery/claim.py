@@ -80,7 +80,6 @@ class Answer:
             "changed": bool(self.incidents or self.waiting or self.ended),
         }
 
-
     def told(self) -> list[str]:
         """One printable line for each target, for a person."""
         lines = [

@@ -36,8 +36,6 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 # PyMySQL leaves its socket to the garbage collector when it cannot connect
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 
-
-
 HOSTILE = (
     "{{ lookup('pipe','touch /tmp/x') }}",
     "$(touch /tmp/x); `touch /tmp/x`",
