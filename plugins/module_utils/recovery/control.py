@@ -258,4 +258,4 @@ _COMMANDS: dict[str, Callable[[Settings, argparse.Namespace, TextIO], int]] = {
 }
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -203,7 +203,10 @@ class SlurmCli(Slurm):
 class AsyncSlurmCli(Slurm):
     """The same without blocking an event loop; cancelling kills the command."""
 
-    async def _run(self, operation: Operation[Any]) -> Any:
+    def _run(self, operation: Operation[Any]) -> Any:
+        return self._drive(operation)
+
+    async def _drive(self, operation: Operation[Any]) -> Any:
         argv = next_argv(operation, None)
         while isinstance(argv, list):
             argv = next_argv(operation, await self._call(argv))

@@ -32,8 +32,8 @@ FAILED_OVER = [Controller("primary", "head1", False), Controller("backup", "head
 ALL_DOWN = [Controller("primary", "head1", False)]
 
 
-def status_of(check_id, config=(), controllers=UP, level=None, **wanted):
-    said = Said(controllers, {**CONFIG, **dict(config)}, NODES, spool_dirs=SPOOLS, admin_level=level)
+def status_of(check_id, config=(), controllers=tuple(UP), level=None, **wanted):
+    said = Said(list(controllers), {**CONFIG, **dict(config)}, NODES, spool_dirs=SPOOLS, admin_level=level)
     found = {check.id: check for check in judge(said, Wanted(**wanted))}
     assert len(found) >= 9
     if found[check_id].status != "passed":

@@ -90,7 +90,7 @@ def test_an_answer_is_one_of_our_errors(api, client, code, body, error, words):
     api.tell("GET", NODE, code, body, times=2)
     with pytest.raises(error) as caught:
         client.get(NODE)
-    assert type(caught.value) is error
+    assert caught.type is error
     assert words in str(caught.value)
     assert "\x1b" not in str(caught.value)
 

@@ -109,7 +109,12 @@ class Helper:
         if line is not None:
             environment["SSH_ORIGINAL_COMMAND"] = line
         return subprocess.run(
-            [str(self.folder / "launcher"), *argv], env=environment, capture_output=True, text=True, timeout=60
+            [str(self.folder / "launcher"), *argv],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
         )
 
     def ask(self, line: str) -> dict[str, Any]:

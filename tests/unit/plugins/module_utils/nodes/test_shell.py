@@ -120,7 +120,7 @@ def test_the_command_line(ssh: Ssh) -> None:
 def test_every_trouble_has_its_error(ssh: Ssh, answer: dict[str, Any], error: type) -> None:
     ssh.answer(node1=answer)
     told = ssh.shell.call({"node1": ["probe"]}, 20)["node1"]
-    assert type(told.error) is error
+    assert told.error.__class__ is error
     assert str(told.error).isprintable()
     assert told.data == {}
 

@@ -300,7 +300,7 @@ def test_refusals_have_names_and_are_counted(
 ) -> None:
     engine.world.freeze("node1")
     spoil(engine)
-    for _ in range(2):
+    for _turn in range(2):
         answer = engine.claim(fault_of("node1"))
         assert gate(answer) == [expected]
         assert answer["incidents"] == []
@@ -478,7 +478,7 @@ def test_a_step_whose_runs_always_die_is_given_to_a_person(engine: Engine, store
     def die(work: Work, tools: Tools) -> Outcome:
         raise KeyboardInterrupt
 
-    for _ in range(5):
+    for _turn in range(5):
         with pytest.raises(KeyboardInterrupt):
             engine.step(claimed["token"], ScriptedStep("drain", die))
         end_leases(store)

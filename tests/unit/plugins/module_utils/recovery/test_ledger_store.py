@@ -73,7 +73,7 @@ def test_migrations_bear_a_second_run(empty_ledger: LedgerSettings) -> None:
 
 
 def test_one_of_many_claims_wins(ledger: LedgerSettings) -> None:
-    stores = [open_store(ledger) for _ in range(8)]
+    stores = [open_store(ledger) for _turn in range(8)]
     tokens = [store.claims.begin("reboot_node", "test", 30) for store in stores]
     barrier = threading.Barrier(len(stores))
     won: list[str] = []
@@ -169,7 +169,7 @@ def test_the_first_intent_stays(store: Store) -> None:
 
 
 def test_refusals_are_counted(store: Store) -> None:
-    for _ in range(3):
+    for _turn in range(3):
         store.records.refuse("node:node1", "node_drained", "slurm", "owner", "a person's", {"owner": "a person's"})
     found = store.records.refusals(["node1"])
     assert [(row["gate"], row["times"]) for row in found] == [("owner", 3)]

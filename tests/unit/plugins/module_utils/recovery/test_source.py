@@ -33,7 +33,7 @@ async def _run(looks, seconds=0.8, **kwargs):
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    return [queue.get_nowait() for _ in range(queue.qsize())]
+    return [queue.get_nowait() for _turn in range(queue.qsize())]
 
 
 def test_events_of_every_look_are_put_and_errors_do_not_end_it():
@@ -64,6 +64,6 @@ def test_the_beat_tells_an_error_and_a_failing_beat_is_survived():
 @pytest.mark.parametrize(("errors", "pause"), [(0, 1.0), (1, 2.0), (3, 8.0), (20, 30.0)])
 def test_back_off(errors, pause):
     outage = source.Outage(logging.getLogger("test"))
-    for _ in range(errors):
+    for _turn in range(errors):
         outage.report(TimedOut("down"))
     assert outage.pause(1.0) == pause

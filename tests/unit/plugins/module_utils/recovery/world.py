@@ -68,9 +68,12 @@ class World:
 
     # Slurm
 
+    def _slurm_answers(self) -> None:
+        for trouble in filter(None, [self.slurm_trouble]):
+            raise trouble
+
     def nodes(self, names: Optional[Iterable[str]] = None, missing_ok: bool = False) -> list[Node]:
-        if self.slurm_trouble:
-            raise self.slurm_trouble
+        self._slurm_answers()
         wanted = list(self.present) if names is None else list(names)
         return [self.present[name] for name in wanted if name in self.present]
 
@@ -78,8 +81,7 @@ class World:
         return [NodeState(node.name, node.base_state, node.flags, node.reason) for node in self.nodes()]
 
     def jobs(self, ids: Iterable[Any], missing_ok: bool = False) -> list[Job]:
-        if self.slurm_trouble:
-            raise self.slurm_trouble
+        self._slurm_answers()
         return [self.job_list[str(name)] for name in ids if str(name) in self.job_list]
 
     def accounting(self, ids: Iterable[Any], since: Optional[int] = None, steps: bool = False) -> list[Any]:

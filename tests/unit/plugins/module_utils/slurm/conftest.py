@@ -22,7 +22,7 @@ class FakeSlurm:
         self.folder = folder
         self._world = folder / "world.json"
         (folder / "bin").mkdir()
-        body = FAKE.read_text(encoding="utf-8").split("\n", 1)[1]
+        body = FAKE.read_text(encoding="utf-8")
         for tool in TOOLS:
             self._write(tool, "#!%s -IS\n%s" % (sys.executable, body))
         self.world({"nodes": {}, "jobs": {}})

@@ -54,7 +54,7 @@ def test_complaints(fake: Any, stderr: str, error: type[RecoveryError], cause: s
     says(fake, "scontrol", stderr=stderr, rc=1)
     with pytest.raises(RecoveryError) as caught:
         SlurmCli(fake.bin_dir).nodes(["n1"])
-    assert type(caught.value) is error
+    assert caught.type is error
     assert caught.value.fields["cause"] == cause
     assert caught.value.fields["rc"] == 1
     assert caught.value.fields["stderr"] == stderr

@@ -153,6 +153,6 @@ def test_details_are_read_of_suspects_alone_and_once():
     watching = Watching(cluster)
     watching.look()
     cluster.queued[5] = job(5, "PENDING", restart_count=0, submit=9)
-    for _ in range(5):
+    for _turn in range(5):
         watching.look()
     assert cluster.details_read == 1
