@@ -115,7 +115,7 @@ def _read(proc: str, pid: int, jobs: frozenset):
         if belongs is None:
             return None
         with open(folder + "/stat", encoding="utf-8", errors="replace") as handle:
-            head, dummy, tail = handle.read().rpartition(")")
+            head, _bracket, tail = handle.read().rpartition(")")
         values = tail.split()
         uid = os.stat(folder).st_uid
     except (FileNotFoundError, ProcessLookupError):
@@ -129,7 +129,7 @@ def _read(proc: str, pid: int, jobs: frozenset):
 def _belongs(folder: str, jobs: frozenset):
     """(job, how we know) or None. The title is trusted only from root: a user may give his process any title."""
     for variable in _content(folder + "/environ").split("\0"):
-        key, dummy, value = variable.partition("=")
+        key, _equals, value = variable.partition("=")
         if key in ("SLURM_JOB_ID", "SLURM_JOBID") and value.isdigit() and int(value) in jobs:
             return int(value), "environment"
     for job in _CGROUP.findall(_content(folder + "/cgroup")):
