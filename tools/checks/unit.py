@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
 
 from . import junit, process
@@ -12,11 +14,19 @@ from .process import BUILD, Environment, Result, Timer
 
 PART = "unit"
 DEADLINE = 1200
+APT_DEADLINE = 600
+# What the tests start for themselves, by the program that shows that it is there: Debian's package.
+PROGRAMS = {"mariadbd": "mariadb-server-core", "mariadb": "mariadb-client-core"}
+_SYSTEM_PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
 
 
 def check(environment: Environment) -> Iterator[Result]:
     """Yield one result for each unit test; files that cannot be imported are failed tests as well."""
     timer = Timer()
+    problem = install_programs(environment)
+    if problem:
+        yield Result(PART, "programs", False, timer.seconds, problem)
+    environment = {**environment, "JOB_RECOVERY_TESTS_NEED_MARIADB": "1"}
     report = BUILD / "unit.xml"
     report.parent.mkdir(exist_ok=True)
     report.unlink(missing_ok=True)
@@ -26,3 +36,20 @@ def check(environment: Environment) -> Iterator[Result]:
     yield from results
     if problem and all(result.passed for result in results):
         yield Result(PART, "pytest", False, timer.seconds, problem)
+
+
+def install_programs(environment: Environment) -> str:
+    """Install what is missing of PROGRAMS, as root; what went wrong, empty when all are there."""
+    missing = sorted(package for program, package in PROGRAMS.items() if not shutil.which(program, path=_SYSTEM_PATH))
+    if not missing:
+        return ""
+    if os.geteuid():
+        return "missing: %s; install them, or run this as root" % " ".join(missing)
+    environment = {**environment, "DEBIAN_FRONTEND": "noninteractive"}
+    install = ["apt-get", "install", "-qq", "--yes", "--no-install-recommends", *missing]
+    if not process.run(install, environment, deadline=APT_DEADLINE):
+        return ""
+    # package lists that are missing or too old
+    process.run(["apt-get", "update", "-qq"], environment, deadline=APT_DEADLINE)
+    problem = process.run(install, environment, deadline=APT_DEADLINE)
+    return "%s: %s" % (" ".join(install), problem) if problem else ""
