@@ -145,7 +145,7 @@ def test_texts_of_kubernetes_jobs(cluster):
         fault(cluster.instance, "power_off", node)
         (refusal,) = sleep_until(lambda: refusals(cluster, "default/bad"), 240, 1.0)
         assert refusal["gate"] == "opt_in", refusal
-        assert "lookup(" in refusal["why"]
+        assert "auto_resume_mode is" in refusal["why"], refusal
         assert sleep_until(lambda: closed(cluster, "default/good"), 240, 1.0)[0]["plan"] == "rerun_kubernetes_job"
         assert sleep_until(lambda: closed(cluster, node), 240, 1.0)
     finally:
