@@ -11,41 +11,38 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import strikes
+from aftermath import all_settled, assert_booted_once, assert_nothing_left
 from joblab.demo import timeline
 from joblab.demo.cases import CASES, DEADLINE, Story
-from watching import incidents
 
 #: Groups that run at once. Case 3 takes whichever node Slurm gives it, case 5 whichever Kubernetes does.
-GROUPS = (("1", "4", "6"), ("2", "3"), ("2b",), ("5",))
+GROUPS = (("1", "4"), ("2", "3"), ("2b", "6"), ("5",))
 BY_NUMBER = {case.number: case for case in CASES}
+#: Cases whose nodes lose power and come back by themselves, and those whose node recovery boots.
+LOSE_POWER, ARE_REPAIRED = ("1",), ("3", "5")
+#: The node that a person drained; it stays as it is.
+THE_PERSONS = "node4"
 
 
 @pytest.mark.parametrize("numbers", GROUPS, ids="+".join)
 def test_cases_end_well(cluster, numbers):
-    with ThreadPoolExecutor() as pool:
-        stories = list(pool.map(lambda number: BY_NUMBER[number].run(cluster, DEADLINE), numbers))
-    for number, story in zip(numbers, stories, strict=True):
+    with strikes.watched_boots(cluster.instance) as boots, ThreadPoolExecutor() as pool:
+        run = pool.map(lambda number: BY_NUMBER[number].run(cluster, DEADLINE), numbers)
+        stories = dict(zip(numbers, run, strict=True))
+        all_settled(cluster)
+    for number, story in stories.items():
         timeline.show(cluster, story, cluster.begun)
         assert story.finished, f"case {number}: {told(story)}"
-    assert_nothing_is_left(cluster)
-    assert_no_second_reboot(cluster)
+    assert_booted_once(
+        cluster,
+        boots,
+        lost_power=[node for number in LOSE_POWER if number in stories for node in stories[number].incidents_of],
+        repaired=[stories[number].incidents_of[0] for number in ARE_REPAIRED if number in stories],
+    )
+    assert_nothing_left(cluster, but=(THE_PERSONS,) if "6" in stories else ())
 
 
 def told(story: Story) -> str:
     """The story as one text, for a failure's message."""
-    return "\n".join(f"{seconds:7.1f} s  {text}" for seconds, text in story.lines)
-
-
-def assert_nothing_is_left(cluster):
-    """No incident is open or with a person, and no node bears a reason of ours."""
-    left = [row for row in incidents(cluster) if row["state"] != "closed"]
-    assert not left, left
-    reasons = {node: cluster.node(node).reason for node in cluster.instance.nodes}
-    assert not [reason for reason in reasons.values() if reason.startswith("job-recovery")], reasons
-
-
-def assert_no_second_reboot(cluster):
-    """No incident rebooted its node twice, by the ledger; the boots themselves are counted by the crash tests."""
-    for row in incidents(cluster):
-        acts = [step for step in row["steps"] if step["step"] in ("reboot", "power_on")]
-        assert len(acts) <= 1, row
+    return "\\n".join(f"{seconds:7.1f} s  {text}" for seconds, text in story.lines)

@@ -18,6 +18,8 @@ from types import FrameType
 from . import lint, molecule, process, sanity, unit
 from .process import Environment, Result, Timer
 
+# Of one failure, in the summary.
+MESSAGE_LINES = 60
 PARTS = (lint.PART, sanity.PART, unit.PART, molecule.PART)
 
 
@@ -83,9 +85,16 @@ def line(result: Result) -> str:
     return " ".join(words) + (" (%s)" % result.detail if result.detail else "")
 
 
+def told(result: Result) -> list[str]:
+    """What failed and all that it said, within reason: of a test on the lab its story is worth more than its line."""
+    rest = result.message.splitlines()
+    cut = ["..."] if len(rest) > MESSAGE_LINES else []
+    return [line(result), *("    " + text[:300] for text in [*rest[:MESSAGE_LINES], *cut])]
+
+
 def summary(results: list[Result], seconds: dict[str, float]) -> str:
     """What failed, a table of the parts, and the one line that counts."""
-    lines = ["", *(line(result) for result in results if not result.passed), ""]
+    lines = ["", *(text for result in results if not result.passed for text in told(result)), ""]
     lines.append("%-14s %8s %8s %10s" % ("part", "passed", "failed", "seconds"))
     for part in dict.fromkeys([*seconds, *(result.part for result in results)]):
         verdicts = [result.passed for result in results if result.part == part]

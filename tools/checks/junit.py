@@ -22,23 +22,21 @@ def read(part: str, report: pathlib.Path) -> Iterator[Result]:
     """
     cases: dict[str, Result] = {}
     for case in ElementTree.parse(report).iter("testcase"):
-        detail = _detail(case)
-        if detail == NOT_APPLICABLE:
+        verdict, message = _verdict(case)
+        if message == NOT_APPLICABLE:
             continue
+        detail = "%s: %s" % (verdict, (message.splitlines() or [""])[0][:120]) if verdict else ""
         name = "::".join(filter(None, (case.get("classname"), case.get("name"))))
         earlier = cases.get(name)
         if earlier is None or earlier.passed:
-            cases[name] = Result(part, name, not detail, float(case.get("time") or 0), detail)
+            cases[name] = Result(part, name, not detail, float(case.get("time") or 0), detail, message)
     yield from cases.values()
 
 
-def _detail(case: ElementTree.Element) -> str:
-    """Why a test case did not pass, in one line; "" if it passed."""
+def _verdict(case: ElementTree.Element) -> tuple[str, str]:
+    """What became of a test case, and the message of that; two empty texts if it passed."""
     for verdict in ("failure", "error", "skipped"):
         element = case.find(verdict)
         if element is not None:
-            message = element.get("message") or element.text or ""
-            if message.strip() == NOT_APPLICABLE:
-                return NOT_APPLICABLE
-            return "%s: %s" % (verdict, (message.strip().splitlines() or [""])[0][:120])
-    return ""
+            return verdict, (element.get("message") or element.text or "").strip()
+    return "", ""

@@ -12,7 +12,7 @@ import os
 import shutil
 from collections.abc import Iterator
 
-from . import process
+from . import junit, process
 from .process import BUILD, CHECKOUT, Environment, Result, Timer
 
 PART = "molecule"
@@ -27,7 +27,7 @@ FIRST = "site"
 
 
 def check(environment: Environment, wanted: str = "") -> Iterator[Result]:
-    """Yield a result for the lab and one for each scenario, or for the `wanted` one.
+    """Yield a result for the lab, one for each scenario or for the `wanted` one, and one for each of its tests.
 
     A lab that was up before stays up, so that one scenario can be tried again and again.
     """
@@ -42,8 +42,7 @@ def check(environment: Environment, wanted: str = "") -> Iterator[Result]:
         yield up
         if up.passed:
             for name in [wanted] if wanted else names:
-                argv = ["molecule", "test", "--scenario-name", name, "--destroy", "never"]
-                yield _run(name, argv, environment, SCENARIO_DEADLINE)
+                yield from _scenario(name, environment)
     finally:
         if not was_up:
             down = _run("lab down", ["lab/down"], environment, LAB_DOWN_DEADLINE)
@@ -57,6 +56,22 @@ def scenarios() -> list[str]:
     return sorted(names, key=lambda name: (name != FIRST, name))
 
 
+def _scenario(name: str, environment: Environment) -> Iterator[Result]:
+    """The scenario's own result, and those of the tests that it ran with pytest (parts/tasks/pytest.yml)."""
+    reports = BUILD / "reports" / _instance()
+    for report in reports.glob("%s-*.xml" % name):
+        report.unlink()
+    reports.mkdir(parents=True, exist_ok=True)
+    argv = ["molecule", "test", "--scenario-name", name, "--destroy", "never"]
+    yield _run(name, argv, environment, SCENARIO_DEADLINE)
+    for report in sorted(reports.glob("%s-*.xml" % name)):
+        yield from junit.read(PART, report)
+
+
+def _instance() -> str:
+    return os.environ.get("LAB_INSTANCE") or "0"
+
+
 def _lab_is_up(environment: Environment) -> bool:
     with process.log_of(PART, "lab status") as log:
         return not process.run(["lab/status"], environment, deadline=60, output=log)
@@ -64,7 +79,7 @@ def _lab_is_up(environment: Environment) -> bool:
 
 def _fresh_folder() -> str:
     """Molecule's folder, empty: what it remembers of a lab that is gone would make it skip creating one."""
-    folder = BUILD / "molecule" / (os.environ.get("LAB_INSTANCE") or "0")
+    folder = BUILD / "molecule" / _instance()
     shutil.rmtree(folder, ignore_errors=True)
     return str(folder)
 

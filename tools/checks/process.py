@@ -33,6 +33,7 @@ class Result:
         passed: False also for what was skipped: a test that did not run proves nothing.
         seconds: wall time; 0 where the tool does not tell.
         detail: why it failed, in a few words.
+        message: all that the test said of its failure, empty where the tool does not tell.
     """
 
     part: str
@@ -40,6 +41,7 @@ class Result:
     passed: bool
     seconds: float = 0.0
     detail: str = ""
+    message: str = ""
 
 
 class Timer:
