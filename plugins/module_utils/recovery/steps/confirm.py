@@ -93,10 +93,11 @@ def _not_in_service(work: Work, node: Node) -> str:
     """Why it is not, or the empty text."""
     if not node.understood or not node.responding:
         return "it is %s" % node.state
-    if work.plan == "restart_daemon":
-        return "it is %s" % node.state if node.down else ""
-    foreign = reasons.reason_owner(node.reason, work.reason) in (reasons.PERSON, reasons.TOOL)
-    return "it is %s" % node.state if node.out_of_service and not foreign else ""
+    if reasons.reason_owner(node.reason, work.reason) in (reasons.PERSON, reasons.TOOL):
+        return ""  # whoever took it out of service gives it back
+    # a restarted daemon is all that was asked of a node whose drain Slurm itself keeps
+    out = node.down if work.plan == "restart_daemon" else node.out_of_service
+    return "it is %s" % node.state if out else ""
 
 
 def _node_not_yet(work: Work, tools: Tools, why: str) -> Outcome:

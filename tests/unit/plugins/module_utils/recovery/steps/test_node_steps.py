@@ -515,6 +515,7 @@ def test_the_sites_health_command(site: Site, answer: Any, status: str) -> None:
         ("IDLE", ("FROBNICATED",), None, "return_node", "waiting"),
         ("IDLE", ("DRAIN",), "ticket 4711", "return_node", "done"),  # a person drained it meanwhile
         ("IDLE", ("DRAIN",), "ticket 4711", "restart_daemon", "done"),
+        ("DOWN", ("DRAIN",), "ticket 4711", "restart_daemon", "done"),
         ("DOWN", (), "Not responding", "restart_daemon", "waiting"),
     ],
 )
