@@ -6,7 +6,7 @@
     job-recovery stop [--reason TEXT]     no new act, from the next moment on
     job-recovery resume
     job-recovery status                   stopped or not, sources, open incidents; exit code 1 when something is wrong
-    job-recovery incidents [NAME ...] [--since EPOCH] [--all] [--json]
+    job-recovery incidents [NAME ...] [--since WHEN] [--all] [--json]
     job-recovery approve                  the ledger was restored from a backup and is good
     job-recovery migrate                  bring the ledger's tables up to date
 
@@ -18,8 +18,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 import time
+from datetime import datetime
 from typing import Any, Callable, Optional, Sequence, TextIO
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError, Unreadable
@@ -36,6 +38,9 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.text import printable
 
 OK, TROUBLE, USAGE = 0, 1, 2
+_WHEN = "10m, 2h or 3d ago, a date (2026-01-31 or '2026-01-31 23:45'), or epoch seconds"
+_AGO = re.compile(r"\s*(\d{1,6}(?:\.\d{1,6})?)\s*([smhd])\s*\Z", re.ASCII)
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def main(argv: Optional[Sequence[str]] = None, out: Optional[TextIO] = None) -> int:
@@ -229,6 +234,22 @@ def _time(moment: Optional[float]) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment)) if moment else "-"
 
 
+def moment(text: str) -> float:
+    """Epoch seconds of a moment that a person gives: so long ago (`90s`, `10m`, `2h`, `3d`), a local date and time
+    (`2026-01-31`, `2026-01-31 23:45`), or epoch seconds.
+
+    Raises:
+        argparse.ArgumentTypeError: it is none of these.
+    """
+    ago = _AGO.match(text)
+    if ago:
+        return time.time() - float(ago.group(1)) * _UNITS[ago.group(2)]
+    try:
+        return float(text) if text.replace(".", "", 1).isdigit() else datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError("%s is no moment: give %s" % (ascii(text[:40]), _WHEN)) from None
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="job-recovery", description="Stop, resume and look at the job recovery.")
     parser.add_argument("--settings", help="settings file (default: the controller's own)")
@@ -239,7 +260,7 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("status", help="is it stopped, do the sources hear, what is open")
     showing = commands.add_parser("incidents", help="what was done, and what was refused")
     showing.add_argument("names", nargs="*", help="nodes or jobs (default: all)")
-    showing.add_argument("--since", type=float, help="epoch seconds (default: a day ago)")
+    showing.add_argument("--since", type=moment, metavar="WHEN", help="%s (default: a day ago)" % _WHEN)
     showing.add_argument("--all", action="store_true", help="from the beginning")
     showing.add_argument("--limit", type=int, default=1000)
     showing.add_argument("--json", action="store_true", help="as JSON, with every field")

@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import io
 import json
 import os
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +136,34 @@ def test_incidents_are_shown_without_harm(path: str, store: Store) -> None:
     assert data["incidents"][0]["why"] == HOSTILE
     assert data["refusals"][0]["target"] == "node2"
     assert run(path, "incidents", "node9")[1] == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds_ago"),
+    [("90s", 90), ("10m", 600), ("2h", 7200), ("1.5d", 129600), (" 3 d ", 259200)],
+)
+def test_a_moment_is_so_long_ago(text: str, seconds_ago: float) -> None:
+    assert control.moment(text) == pytest.approx(time.time() - seconds_ago, abs=5)
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("10", 10.0),
+        ("1700000000", 1700000000.0),
+        ("1700000000.5", 1700000000.5),
+        ("2026-01-31", datetime(2026, 1, 31).timestamp()),
+        ("2026-01-31 23:45", datetime(2026, 1, 31, 23, 45).timestamp()),
+    ],
+)
+def test_a_moment_is_a_date_or_epoch_seconds(text: str, moment: float) -> None:
+    assert control.moment(text) == moment
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "-5m", "5w", "2026-13-01", "nan", "1e9999", "99999-01-01"])
+def test_a_moment_that_is_none_is_told(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="10m"):
+        control.moment(text)
 
 
 def test_migrate_and_approve(path: str, store: Store) -> None:
