@@ -313,7 +313,7 @@ class Claimer:
             taken = changes.escalate("a person took over? %s" % why, incident.memory)
             self._store.incidents.change(incident.id, taken)
         else:
-            pause = _RETRY_UNREADABLE if look.unknown else _RETRY_REFUSED
+            pause = _RETRY_UNREADABLE if look.unknown or not _understood(look) else _RETRY_REFUSED
             wait = Wait(waits.TIME, {}, self._tools.now() + pause)
             self._store.incidents.change(incident.id, changes.wait(wait, why, incident.memory))
         self._refused(incident.target, verdict.gate, verdict.why)
@@ -435,6 +435,12 @@ def is_well(look: Look) -> bool:
     if look.job is not None:
         return look.job.state in ("RUNNING", "COMPLETED", "CANCELLED") and not look.job.completing
     return look.kubernetes is not None and look.kubernetes.state.value in ("running", "complete")
+
+
+def _understood(look: Look) -> bool:
+    """Whether Slurm's word for the target is one that is known; a slurmctld that has just started says UNKNOWN of all."""
+    found = look.slurm if isinstance(look, NodeLook) else look.job
+    return found is None or found.understood
 
 
 def _incident(subject: _Subject) -> Incident:

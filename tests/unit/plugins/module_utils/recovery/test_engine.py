@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from typing import Any, Callable, Iterator, Optional
 
 import pytest
@@ -455,6 +456,23 @@ def test_what_cannot_be_looked_at_is_looked_at_again(engine: Engine, store: Stor
     found = store.incidents.get(number)
     assert found is not None
     assert (found.state, found.step) == ("waiting", "await_boot")
+
+
+@pytest.mark.parametrize(("base", "flags", "seconds"), [("UNKNOWN", (), 15), ("IDLE", ("MAINTENANCE",), 60)])
+def test_what_a_fresh_slurmctld_does_not_know_yet_is_asked_again_soon(
+    engine: Engine, store: Store, base: str, flags: tuple[str, ...], seconds: float
+) -> None:
+    engine.world.freeze("node1")
+    claimed = engine.claim(fault_of("node1"))
+    number = claimed["incidents"][0]["incident"]
+    wait = Wait("time", {}, 0.0)
+    engine.run(claimed, {"await_boot": lambda work, tools: Outcome(work.incident, WAITING, "boots", wait)})
+    engine.world.state("node1", base, *flags)
+    assert gate(engine.due(number)) == ["maintenance"]
+    found = store.incidents.get(number)
+    assert found is not None
+    assert found.wait is not None
+    assert found.wait.until == pytest.approx(time.time() + seconds, abs=5)
 
 
 def test_only_so_many_nodes_reboot_at_once(engine: Engine, store: Store) -> None:
