@@ -27,6 +27,8 @@ PATIENCE = 75.0
 #: How long a case with recovery may take; the jobs themselves run for twenty seconds.
 DEADLINE = 240.0
 JOB_SECONDS = 20
+#: How a job ends that its broken node or step took with it.
+_LOST = ("FAILED", "NODE_FAIL")
 
 #: Each rank of a training job: it works, tells the others that it lives, and gives up when one of them falls silent, as
 #: NCCL's watchdog does. A rank whose slurmstepd is gone hangs, as one does that lost its PMIx server in a collective.
@@ -310,6 +312,8 @@ def _watch_job(cluster: Cluster, story: Story, job: int, name: str, patience: fl
             cluster.head(f"scontrol update jobid={job} starttime=now")
         if state.state == "COMPLETED" and cluster.output(name, job).endswith("finished"):
             return True
+        if cluster.impatient and state.state in _LOST:
+            break  # nobody is there who would restart it
         time.sleep(0.3)
     for line in cluster.output(name, job).splitlines()[-4:]:
         story.tell(f"job {job} wrote: {line}")
