@@ -265,8 +265,32 @@ cd /var/spool/slurmd && rm -rf stepd.slurm.pmix.* pmix.[0-9]* /tmp/spmix_appdir_
 """
 
 
+_IS_CLEAN = """systemctl is-active -q slurmd || exit 0
+! systemctl cat kubelet >/dev/null 2>&1 || systemctl is-active -q kubelet || exit 0
+! pgrep -u alice >/dev/null || exit 0
+cd /var/spool/slurmd && ls -d stepd.slurm.pmix.* pmix.[0-9]* /tmp/spmix_appdir_* >/dev/null 2>&1 || echo clean
+"""
+
+
+def is_tidy(cluster: Cluster) -> bool:
+    """Whether nothing is left of any case, by one look at each host."""
+    nodes = cluster.instance.nodes
+    if cluster.head("squeue -h -u alice -o %i; true"):
+        return False
+    states = [cluster.node(node) for node in nodes]
+    if not all(state.in_service and not state.reason for state in states):
+        return False
+    try:
+        with ThreadPoolExecutor() as pool:
+            return all(text == "clean" for text in pool.map(lambda node: cluster.on(node, _IS_CLEAN, 10), nodes))
+    except LabError:  # one that Slurm has not given up yet
+        return False
+
+
 def tidy(cluster: Cluster) -> None:
     """Undo whatever a case left: every node on, awake and in service, no job, no stale file, no orphan."""
+    if is_tidy(cluster):
+        return
     with progress.step("Tidying up"):
         cluster.head("scancel -u alice; true")
         for kind in ("restore_network", "thaw", "power_on"):
