@@ -293,7 +293,7 @@ def tidy(cluster: Cluster) -> None:
         return
     with progress.step("Tidying up"):
         cluster.head("scancel -u alice; true")
-        for kind in ("restore_network", "thaw", "power_on"):
+        for kind in ("power_on", "thaw", "restore_network"):  # a node that is off has no network to restore
             fault(cluster.instance, kind, *cluster.instance.nodes)
         wait(lambda: all(cluster.on(node, "echo ok") == "ok" for node in cluster.instance.nodes), 60)
         with ThreadPoolExecutor() as pool:
