@@ -131,7 +131,7 @@ def run_side_by_side(cluster, planned: Round) -> list[Story]:
     """The case on node1 and node2; beside it, once its job has its nodes, a frozen node."""
 
     def frozen() -> Story:
-        assert wait(lambda: running_on(cluster, "node1"), 60), "the job of two nodes did not start"
+        assert wait(lambda: running_on(cluster, "node1"), 120), "the job of two nodes did not start"
         return frozen_node(cluster, PATIENCE)
 
     with ThreadPoolExecutor() as pool:

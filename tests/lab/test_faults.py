@@ -16,7 +16,7 @@ from aftermath import all_settled, assert_booted_once, assert_nothing_left
 from joblab.demo import timeline
 from joblab.demo.cases import CASES, DEADLINE, Story
 
-#: Groups that run at once. Case 3 takes whichever node Slurm gives it, case 5 whichever Kubernetes does.
+#: Groups that run at once. Case 3 takes a node that the two-node cases do not, case 5 whichever Kubernetes gives it.
 GROUPS = (("1", "4"), ("2", "3"), ("2b", "6"), ("5",))
 BY_NUMBER = {case.number: case for case in CASES}
 #: Cases whose nodes lose power and come back by themselves, and those whose node recovery boots.

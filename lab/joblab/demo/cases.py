@@ -143,7 +143,8 @@ def lost_step_daemon_reported(cluster: Cluster, patience: float) -> Story:
 def frozen_node(cluster: Cluster, patience: float) -> Story:
     """A node freezes: TCP connects, nothing answers."""
     story = Story()
-    job = _start(cluster, story, PMIX_JOB, "", "frozen", options="--requeue -N1")
+    # the first two nodes are left to a case that may run beside it
+    job = _start(cluster, story, PMIX_JOB, "", "frozen", options="--requeue -N1 --exclude=node[1-2]")
     node = cluster.job(job).nodes
     story.incidents_of = [node, str(job)]
     fault(cluster.instance, "freeze", node)
@@ -221,14 +222,14 @@ class Kubernetes:
         self._kubectl = str(cluster.instance.checkout / "lab" / "kubectl")
         self._instance = cluster.instance
 
-    def __call__(self, *arguments: str, stdin: str = "") -> str:
+    def __call__(self, *arguments: str, stdin: str = "", timeout: float = 60) -> str:
         done = subprocess.run(
             [self._kubectl, *arguments],
             input=stdin,
             env={**os.environ, "LAB_INSTANCE": str(self._instance.number)},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=timeout,
         )
         if done.returncode:
             raise LabError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
@@ -237,7 +238,7 @@ class Kubernetes:
     def start_job(self, name: str) -> str:
         """Create an opted-in Job of one pod that is never retried, wait until it runs, and give its node."""
         self("apply", "-f", "-", stdin=json.dumps(_job_manifest(name)))
-        self("wait", "--for=jsonpath={.status.ready}=1", f"job/{name}", "--timeout=60s")
+        self("wait", "--for=jsonpath={.status.ready}=1", f"job/{name}", "--timeout=150s", timeout=160)
         return self("get", "pods", "-l", f"job-name={name}", "-o", "jsonpath={.items[0].spec.nodeName}").strip()
 
     def look(self, node: str) -> tuple[str, list[str], str]:
@@ -311,7 +312,7 @@ def _resume_all(cluster: Cluster) -> bool:
 def _start(cluster: Cluster, story: Story, script: str, nodes: str, name: str, options: str = "--requeue") -> int:
     cluster.write(f"/home/{USER}/rank.sh", RANK)
     job = cluster.submit(script, nodes, name, OPT_IN, options)
-    if not wait(lambda: _step_runs(cluster, job), 60):
+    if not wait(lambda: _step_runs(cluster, job), 120):
         raise LabError(f"Job {job} did not start: {cluster.job(job)}")
     story.job = job
     story.tell(f"job {job} ({name}) runs on {cluster.job(job).nodes}")
