@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from .. import progress
+from .. import command, progress
 from ..errors import LabError
 from ..instance import Instance
 from .cluster import OPT_IN, USER, Cluster, wait
@@ -101,16 +100,8 @@ class Case:
 
 def fault(instance: Instance, *arguments: str) -> None:
     """The lab's own command, as a person would type it."""
-    done = subprocess.run(
-        [str(instance.checkout / "lab" / "fault"), *arguments],
-        env={**os.environ, "LAB_INSTANCE": str(instance.number)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    if done.returncode:
-        raise LabError(f"lab/fault {' '.join(arguments)}: {done.stderr.strip()}")
+    argv = [str(instance.checkout / "lab" / "fault"), *arguments]
+    command.run(argv, env={**os.environ, "LAB_INSTANCE": str(instance.number)}, timeout=120)
 
 
 def power_loss(cluster: Cluster, patience: float) -> Story:
@@ -223,17 +214,8 @@ class Kubernetes:
         self._instance = cluster.instance
 
     def __call__(self, *arguments: str, stdin: str = "", timeout: float = 60) -> str:
-        done = subprocess.run(
-            [self._kubectl, *arguments],
-            input=stdin,
-            env={**os.environ, "LAB_INSTANCE": str(self._instance.number)},
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-        )
-        if done.returncode:
-            raise LabError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
-        return done.stdout
+        environment = {**os.environ, "LAB_INSTANCE": str(self._instance.number)}
+        return command.run([self._kubectl, *arguments], stdin=stdin or None, env=environment, timeout=timeout).stdout
 
     def start_job(self, name: str) -> str:
         """Create an opted-in Job of one pod that is never retried, wait until it runs, and give its node."""

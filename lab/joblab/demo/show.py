@@ -72,7 +72,10 @@ def install(instance: Instance) -> None:
         "mission_control.job_recovery.site",
     ]
     environment = {**os.environ, "LAB_STATE": str(instance.state)}
-    done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, cwd=instance.checkout, timeout=1800)
+    try:
+        done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, cwd=instance.checkout, timeout=1800)
+    except subprocess.TimeoutExpired as exc:
+        raise LabError("The installation was not done within 30 minutes; what it says above is where it stood") from exc
     if done.returncode:
         raise LabError("The installation failed; what it says above is the cause")
 
