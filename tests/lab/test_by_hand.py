@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import pytest
 from controller import by_hand, on_head, settings_changed
 from joblab.demo.cases import fault
 from watching import incidents, settled, sleep_until, steps_of
@@ -70,21 +69,21 @@ def test_a_person_overrides_what_may_be_overridden(cluster):
     assert boot_id(cluster, "node4") == before
 
 
-@pytest.mark.parametrize(
-    ("extra", "why"),
-    [
-        ({"nodes": "node1"}, "a reason is needed"),
-        ({"nodes": "node1", "reason": "  "}, "a reason is needed"),
-        ({"nodes": "node9", "reason": REASON}, "node9: refused by the gate"),
-        ({"nodes": "node1; reboot", "reason": REASON}, "node1; reboot"),
-        ({"nodes": "node1", "reason": REASON, "override": "[everything]"}, "no gate is named"),
-        ({}, "nothing to do"),
-    ],
+ASKED_WRONGLY = (
+    ({"nodes": "node1"}, "a reason is needed"),
+    ({"nodes": "node1", "reason": "  "}, "a reason is needed"),
+    ({"nodes": "node9", "reason": REASON}, "node9: refused by the gate"),
+    ({"nodes": "node1; reboot", "reason": REASON}, "node1; reboot"),
+    ({"nodes": "node1", "reason": REASON, "override": "[everything]"}, "no gate is named"),
+    ({}, "nothing to do"),
 )
-def test_what_is_asked_wrongly_is_said_and_not_done(cluster, extra, why):
-    done = by_hand(cluster, "reboot_node", **extra)
-    assert done.rc != 0
-    assert why in done.output, done.output
+
+
+def test_what_is_asked_wrongly_is_said_and_not_done(cluster):
+    for extra, why in ASKED_WRONGLY:
+        done = by_hand(cluster, "reboot_node", **extra)
+        assert done.rc != 0, extra
+        assert why in done.output, (extra, done.output)
     assert not incidents(cluster)
 
 
