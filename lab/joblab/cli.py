@@ -58,6 +58,7 @@ def down(arguments: Sequence[str]) -> int:
         description="Remove the lab from this machine: processes, network, files. The cache stays.",
     )
     parser.parse_args(arguments)
+    host.check_root("lab/down")
     lifecycle.down(instance.from_environment())
     return 0
 

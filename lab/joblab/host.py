@@ -52,6 +52,12 @@ def _root(_instance: Instance) -> str:
     return "" if os.geteuid() == 0 else "the lab makes namespaces and mounts: run this as root (sudo lab/up)"
 
 
+def check_root(command: str) -> None:
+    """Raises LabError unless this is root, before anything is touched."""
+    if os.geteuid():
+        raise LabError(f"The lab is root's: run this as root (sudo {command})")
+
+
 def _debian(_instance: Instance) -> str:
     if shutil.which("apt-get") and Path("/etc/debian_version").exists():
         return ""

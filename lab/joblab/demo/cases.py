@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from .. import command, progress
+from .. import command, pki, progress
 from ..errors import LabError
 from ..instance import Instance
 from .cluster import OPT_IN, USER, Cluster, wait
@@ -78,6 +78,11 @@ class Story:
         """Note the moment of the fault."""
         self.fault_at = time.time()
         self.tell(text)
+
+    def tell_once(self, text: str) -> None:
+        """Print what need not be said again in this story."""
+        if text not in [told for _seconds, told in self.lines]:
+            self.tell(text)
 
     def tell(self, text: str) -> None:
         """Print one observation, once."""
@@ -218,7 +223,11 @@ class Kubernetes:
         return command.run([self._kubectl, *arguments], stdin=stdin or None, env=environment, timeout=timeout).stdout
 
     def start_job(self, name: str) -> str:
-        """Create an opted-in Job of one pod that is never retried, wait until it runs, and give its node."""
+        """Create an opted-in Job of one pod that is never retried, wait until it runs, and give its node.
+
+        One of that name is deleted first: applied again, a Job that has ended stays as it is.
+        """
+        self("delete", "job", name, "--ignore-not-found")
         self("apply", "-f", "-", stdin=json.dumps(_job_manifest(name)))
         self("wait", "--for=jsonpath={.status.ready}=1", f"job/{name}", "--timeout=150s", timeout=160)
         return self("get", "pods", "-l", f"job-name={name}", "-o", "jsonpath={.items[0].spec.nodeName}").strip()
@@ -234,6 +243,10 @@ class Kubernetes:
         stuck = [pod["metadata"]["name"] for pod in pods if pod["metadata"].get("deletionTimestamp")]
         ready = self("get", "node", node, "-o", "jsonpath={.status.conditions[?(@.type=='Ready')].status}")
         return ", ".join(told), stuck, ready.strip()
+
+    def is_tidy(self) -> bool:
+        """Whether no Job and no pod is left."""
+        return not self("get", "jobs,pods", "-o", "name").strip()
 
     def tidy(self) -> None:
         """Delete every Job and pod of the demonstration."""
@@ -255,9 +268,15 @@ cd /var/spool/slurmd && ls -d stepd.slurm.pmix.* pmix.[0-9]* /tmp/spmix_appdir_*
 """
 
 
+def _has_kubernetes(cluster: Cluster) -> bool:
+    return pki.administrator_kubeconfig(cluster.instance).exists()
+
+
 def is_tidy(cluster: Cluster) -> bool:
     """Whether nothing is left of any case, by one look at each host."""
     nodes = cluster.instance.nodes
+    if _has_kubernetes(cluster) and not Kubernetes(cluster).is_tidy():
+        return False
     if cluster.head("squeue -h -u alice -o %i; true"):
         return False
     states = [cluster.node(node) for node in nodes]
@@ -281,6 +300,8 @@ def tidy(cluster: Cluster) -> None:
         wait(lambda: all(cluster.on(node, "echo ok") == "ok" for node in cluster.instance.nodes), 60)
         with ThreadPoolExecutor() as pool:
             list(pool.map(lambda node: cluster.on(node, _CLEAN), cluster.instance.nodes))
+        if _has_kubernetes(cluster):
+            Kubernetes(cluster).tidy()
         wait(lambda: _resume_all(cluster), 90, interval=1.0)
 
 
@@ -295,7 +316,8 @@ def _start(cluster: Cluster, story: Story, script: str, nodes: str, name: str, o
     cluster.write(f"/home/{USER}/rank.sh", RANK)
     job = cluster.submit(script, nodes, name, OPT_IN, options)
     if not wait(lambda: _step_runs(cluster, job), 120):
-        raise LabError(f"Job {job} did not start: {cluster.job(job)}")
+        state = cluster.job(job)
+        raise LabError(f"Job {job} did not start: it is {state.state} ({state.reason})")
     story.job = job
     story.tell(f"job {job} ({name}) runs on {cluster.job(job).nodes}")
     time.sleep(1)  # PMIx has written its files by then
@@ -315,7 +337,7 @@ def _watch_job(cluster: Cluster, story: Story, job: int, name: str, patience: fl
         where = f" on {state.nodes}" if state.nodes else ""
         story.tell(f"job {job}: {state.state}{reason}, restarts {state.restarts}{where}")
         if cluster.impatient and state.state == "PENDING" and state.reason == "BeginTime":
-            story.tell("(the demonstration skips the two minutes that Slurm holds a requeued job back)")
+            story.tell_once("(the demonstration skips the two minutes that Slurm holds a requeued job back)")
             cluster.head(f"scontrol update jobid={job} starttime=now")
         if state.state == "COMPLETED" and cluster.output(name, job).endswith("finished"):
             return True

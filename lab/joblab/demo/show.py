@@ -18,8 +18,14 @@ from .. import lifecycle, progress
 from ..errors import LabError
 from ..instance import Instance, from_environment
 from . import timeline
-from .cases import CASES, DEADLINE, PATIENCE, Case, Story, broken
+from .cases import CASES, DEADLINE, PATIENCE, Case, Story, broken, tidy
 from .cluster import Cluster
+
+_PLAN = """
+{cases} cases: first without recovery, as the cluster is; then recovery is installed; then the same cases with it.
+Each case breaks something under a running job that needs 20 seconds. Seconds at the left of a line count from the
+fault; those in brackets from the beginning of the demonstration. It takes about 20 minutes on a quiet machine.
+"""
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
@@ -42,6 +48,9 @@ def demo(argv: Sequence[str]) -> int:
     cluster = Cluster(instance)
     cases = [case for case in CASES if not options.case or case.number in options.case]
     told: dict[str, list[Story | None]] = {case.number: [None, None] for case in cases}
+    tidy(cluster)  # what an earlier run left when it was broken off
+    if not (options.skip_without or options.skip_with or options.skip_install):
+        print(_PLAN.format(cases=len(cases)), flush=True)
     if not options.skip_without:
         _headline("WITHOUT recovery: the cluster as it is")
         cluster.recovery(on=False)
@@ -91,7 +100,14 @@ def _tell(cluster: Cluster, case: Case, patience: float, recovery: bool) -> Stor
             story.tell(f"the case could not be shown: {exc}")
         if recovery:
             timeline.show(cluster, story, begun)
+        print(f"  => {_verdict(case, story, recovery)}", flush=True)
     return story
+
+
+def _verdict(case: Case, story: Story, recovery: bool) -> str:
+    if recovery:
+        return "ends well" if story.finished else "NOT RECOVERED"
+    return "ends well by itself" if story.finished else f"without recovery: {case.without}"
 
 
 def _headline(text: str) -> None:
