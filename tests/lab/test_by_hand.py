@@ -75,7 +75,7 @@ ASKED_WRONGLY = (
     ({"nodes": "node9", "reason": REASON}, "node9: refused by the gate"),
     ({"nodes": "node1; reboot", "reason": REASON}, "node1; reboot"),
     ({"nodes": "node1", "reason": REASON, "override": "[everything]"}, "no gate is named"),
-    ({}, "nothing to do"),
+    ({}, "give --nodes"),
 )
 
 

@@ -17,15 +17,26 @@ import os
 import sys
 from typing import Optional, Sequence
 
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.catalogue import REMEDIATIONS
-
 _COLLECTION = "mission_control.job_recovery"
 _LISTS = ("nodes", "jobs", "override")
+#: By remediation that a person may ask for, what it does and what it needs.
+_BY_HAND = {
+    "restart_daemon": ("nodes", "start slurmd or the kubelet where it is dead"),
+    "reboot_node": ("nodes", "drain, wait for the jobs, reboot (by its BMC if it is silent), clean, verify, give back"),
+    "return_node": ("nodes", "clean and verify a node that is back, and give it back"),
+    "clean_spool": ("nodes", "drain, wait for the jobs, clean the slurmd spool, give back"),
+    "quarantine_node": ("nodes", "drain and cordon, and leave it so for a person"),
+    "requeue_job": ("jobs", "end what is left of a Slurm job, clean its nodes' spool, requeue it"),
+    "rerun_kubernetes_job": ("jobs", "create a failed Kubernetes Job again under a new name"),
+}
 
 
 def command(argv: Sequence[str]) -> list[str]:
     """The command line of ansible-playbook; what is not known here is passed on."""
-    options, others = _parser().parse_known_args(argv)
+    parser = _parser()
+    options, others = parser.parse_known_args(argv)
+    if not any(word.startswith(("-e", "--extra-vars")) for word in others):  # else it may stand there
+        _require(parser, options)
     variables = ["%s: [%s]" % (name, _texts(getattr(options, name))) for name in _LISTS if getattr(options, name)]
     if options.reason is not None:
         variables.append("reason: %s" % _texts([options.reason]))
@@ -33,6 +44,14 @@ def command(argv: Sequence[str]) -> list[str]:
         variables.append("wait: true")
     extra = ["--extra-vars", "{%s}" % ", ".join(variables)] if variables else []
     return ["ansible-playbook", "%s.%s" % (_COLLECTION, options.remediation), *extra, *others]
+
+
+def _require(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    kind = _BY_HAND[options.remediation][0]
+    if not getattr(options, kind):
+        parser.error("%s is about %s: give --%s" % (options.remediation, kind, kind))
+    if not (options.reason or "").strip():
+        parser.error("a reason is needed: --reason 'why'; it is kept in the ledger with who asked")
 
 
 def _texts(texts: Sequence[str]) -> str:
@@ -58,9 +77,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="job-recovery run",
         description="A remediation by hand, through the same gates. Other options are ansible-playbook's.",
+        epilog="remediations:\n" + "".join("  %-21s %s\n" % (name, what) for name, (_kind, what) in _BY_HAND.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("remediation", choices=REMEDIATIONS)
+    parser.add_argument("remediation", choices=_BY_HAND, metavar="REMEDIATION", help="see below")
     parser.add_argument("--nodes", action="append", help="a host list such as node[1-4,7]")
     parser.add_argument("--jobs", action="append", help="a Slurm job's id, or namespace/name of a Kubernetes Job")
     parser.add_argument("--reason", help="why; it is needed, and kept in the ledger with who asked")

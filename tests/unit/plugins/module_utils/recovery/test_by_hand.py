@@ -48,6 +48,25 @@ def test_nothing_is_added_to_what_was_typed() -> None:
     assert made == ["ansible-playbook", "mission_control.job_recovery.requeue_job", "-e", "jobs=12", "-e", "reason=x"]
 
 
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["reboot_node"], "give --nodes"),
+        (["reboot_node", "--jobs", "7", "--reason", "x"], "give --nodes"),
+        (["requeue_job", "--nodes", "node1", "--reason", "x"], "give --jobs"),
+        (["reboot_node", "--nodes", "node1"], "a reason is needed"),
+        (["reboot_node", "--nodes", "node1", "--reason", "  "], "a reason is needed"),
+        (["reset_gpu", "--nodes", "node1", "--reason", "x"], "invalid choice"),
+    ],
+)
+def test_what_is_missing_is_said_before_a_play_starts(
+    words: list[str], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        by_hand.command(words)
+    assert why in capsys.readouterr().err
+
+
 def test_only_remediations_are_run() -> None:
     with pytest.raises(SystemExit):
         by_hand.command(["site", "--nodes", "node1"])
