@@ -46,7 +46,10 @@ _SLURM_TEXTS = (
 )
 # "gres/gpu count reported lower than configured (0 < 8)", "gres/gpu:a100 count too low (7 < 8)"
 _GRES_TEXT = re.compile(r"gres/\S+ count (?:reported lower than configured|too low|changed)\b", re.IGNORECASE)
-_ADDITION = re.compile(r"(?:\s*\(.*\))?\s*\Z", re.DOTALL)
+# "Low RealMemory (reported:1900 < 100.00% of configured:2000)", "Kill task failed (JobId=7 StepId=0)"; any other text
+# in parentheses is a person's note behind Slurm's.
+_ADDITIONS = {CONFIGURATION: re.compile(r"\s*\(.*\)\s*\Z", re.DOTALL)}
+_JOB_ADDITION = re.compile(r"\s*\(JobId=[0-9_+]{1,24}(?: StepId=[A-Za-z0-9.+_]{1,24})?\)\s*\Z", re.ASCII)
 
 # Tools that drain nodes and take them back themselves. Matched without regard to case, at the beginning.
 _TOOLS = (
@@ -93,7 +96,8 @@ def split_reason(reason: str | None) -> list[str]:
 def classify_part(part: str) -> str:
     """Return what one part of a reason stands for, `UNKNOWN` if Slurm does not write such a text."""
     for text, kind in _SLURM_TEXTS:
-        if part.startswith(text) and _ADDITION.match(part, len(text)):
+        addition = _ADDITIONS.get(kind, _JOB_ADDITION)
+        if part == text or (part.startswith(text) and addition.match(part, len(text))):
             return kind
     if _GRES_TEXT.match(part):
         return CONFIGURATION
