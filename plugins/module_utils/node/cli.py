@@ -27,6 +27,7 @@ _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 _MAX_LINE = 65536
 _LINE = re.compile(r"[A-Za-z0-9 ._+-]*\Z")
 _JOB = r"[1-9][0-9]{0,9}"
+_OWNER = r"[0-9]{1,10}\.[0-9]{1,10}"  # job and uid
 _PROCESS = r"[0-9]{1,9}\.[0-9]{1,18}"  # pid and start, as `orphans` told them
 _BOOT_ID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _MACHINE_ID = r"[0-9a-f]{32}"
@@ -201,20 +202,25 @@ def _spool_clean(request: Request, here: Here) -> dict:
 def _orphans(request: Request, here: Here) -> dict:
     from . import processes
 
-    return processes.look(here.proc, _operand_jobs(request))
+    return processes.look(here.proc, _operand_jobs(request), _owners(request))
 
 
 def _end_orphans(request: Request, here: Here) -> dict:
     from . import processes
 
     named = [tuple(int(part) for part in text.split(".")) for text in request.options["--process"]]
-    return processes.end(here.proc, _operand_jobs(request), named)
+    return processes.end(here.proc, _operand_jobs(request), named, _owners(request))
 
 
 def _health(_request: Request, here: Here) -> dict:
     from . import health
 
     return health.check(here.configuration)
+
+
+def _owners(request: Request) -> dict:
+    """By job the uid of its user."""
+    return dict(tuple(int(part) for part in text.split(".")) for text in request.options.get("--owner", []))
 
 
 def _jobs(request: Request) -> list:
@@ -233,7 +239,9 @@ VERBS = {
     "reboot": Verb(_reboot, required=("--if-boot-id",)),
     "spool-look": Verb(_spool_look, options={"--job": _JOB}),
     "spool-clean": Verb(_spool_clean, options={"--job": _JOB}),
-    "orphans": Verb(_orphans, operand=_JOB),
-    "end-orphans": Verb(_end_orphans, operand=_JOB, options={"--process": _PROCESS}, required=("--process",)),
+    "orphans": Verb(_orphans, operand=_JOB, options={"--owner": _OWNER}),
+    "end-orphans": Verb(
+        _end_orphans, operand=_JOB, options={"--process": _PROCESS, "--owner": _OWNER}, required=("--process",)
+    ),
     "health": Verb(_health),
 }

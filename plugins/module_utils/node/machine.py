@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 from .answer import Refusal
@@ -23,9 +24,9 @@ def probe(here) -> dict:
     """Who this node is, since when it runs, and whether its daemons do.
 
     Returns:
-        `{"boot_id", "machine_id", "uptime" (seconds), "smbios_uuid", "spool_dir", "units": {unit: {"load", "active",
-        "sub", "main_pid"}}}`. What cannot be read is an empty text, and `units` is empty when systemd does not answer:
-        a probe is an answer about the boot in any case.
+        `{"boot_id", "machine_id", "hostname", "uptime" (seconds), "smbios_uuid", "spool_dir", "units": {unit: {"load",
+        "active", "sub", "main_pid"}}}`. What cannot be read is an empty text, and `units` is empty when systemd does
+        not answer: a probe is an answer about the boot in any case.
     """
     configuration = here.configuration
     try:
@@ -35,6 +36,7 @@ def probe(here) -> dict:
     return {
         "boot_id": boot_id(here.proc),
         "machine_id": machine_id(),
+        "hostname": os.uname().nodename,
         "uptime": float(_read(here.proc + "/uptime").split(" ")[0] or 0),
         "smbios_uuid": _read(configuration.smbios_uuid_path).lower(),
         "spool_dir": configuration.spool_dir,

@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Processes that belong to a Slurm job, found without Slurm: after kill -9 of slurmstepd nobody else knows them.
 
-A process is a job's when its environment says SLURM_JOB_ID, when its cgroup is below `job_ID`, or when it is the
-job's slurmstepd (which names its step in its title). A daemon of Slurm itself never is.
+A process is a job's when its environment says SLURM_JOB_ID and it is the job's user's, when its cgroup is below
+`job_ID`, or when it is the job's slurmstepd (which names its step in its title). A daemon of Slurm itself never is, nor
+one of root that a prolog started with the job's environment: anybody can write a job's number into his own.
 """
 
 from __future__ import annotations
@@ -52,21 +53,24 @@ class Process(NamedTuple):
         }
 
 
-def look(proc: str, jobs: list) -> dict:
+def look(proc: str, jobs: list, owners: dict) -> dict:
     """The processes of these jobs.
+
+    Args:
+        owners: by job the uid of its user, where that is known; else everybody's but root's count by their environment.
 
     Returns:
         `{"count": number, "jobs": {job: number}, "processes": [{"pid", "start", "job", "name", "uid", "how"}]}`, where
         `how` is environment, cgroup or slurmstepd, and at most 500 processes are named.
     """
-    found = _find(proc, frozenset(jobs))
+    found = _find(proc, frozenset(jobs), owners)
     counts: dict = {}
     for process in found:
         counts[str(process.job)] = counts.get(str(process.job), 0) + 1
     return {"count": len(found), "jobs": counts, "processes": [process.shown() for process in found[:_LISTED]]}
 
 
-def end(proc: str, jobs: list, only: list) -> dict:
+def end(proc: str, jobs: list, only: list, owners: dict) -> dict:
     """End those processes of these jobs that are named, and what they have forked meanwhile.
 
     They are named by (pid, start), as `look` told them, so that a job that was started here again in between keeps its
@@ -79,7 +83,8 @@ def end(proc: str, jobs: list, only: list) -> dict:
     wanted, named = frozenset(jobs), frozenset(only)
     doomed: dict = {}
     while True:
-        fresh = [each for each in _find(proc, wanted) if each.key not in doomed and _belongs_to(each, named, doomed)]
+        found = _find(proc, wanted, owners)
+        fresh = [each for each in found if each.key not in doomed and _belongs_to(each, named, doomed)]
         if not fresh:
             break
         for process in fresh:
@@ -92,7 +97,7 @@ def end(proc: str, jobs: list, only: list) -> dict:
     while left and time.monotonic() < until:
         time.sleep(0.02)
         left = [process for process in left if _is_there(proc, process)]
-    return {"ended": len(doomed) - len(left), **look(proc, jobs)}
+    return {"ended": len(doomed) - len(left), **look(proc, jobs, owners)}
 
 
 def _belongs_to(process: Process, named: frozenset, doomed: dict) -> bool:
@@ -100,18 +105,18 @@ def _belongs_to(process: Process, named: frozenset, doomed: dict) -> bool:
     return process.key in named or any(process.parent == pid for pid, _start in doomed)
 
 
-def _find(proc: str, jobs: frozenset) -> list:
-    found = (_read(proc, int(entry), jobs) for entry in os.listdir(proc) if entry.isdigit())
+def _find(proc: str, jobs: frozenset, owners: dict) -> list:
+    found = (_read(proc, int(entry), jobs, owners) for entry in os.listdir(proc) if entry.isdigit())
     return [process for process in found if process is not None]
 
 
-def _read(proc: str, pid: int, jobs: frozenset):
+def _read(proc: str, pid: int, jobs: frozenset, owners: dict):
     """The process, if it belongs to one of the jobs; None for all others and for what has ended meanwhile."""
     if pid in (1, os.getpid(), os.getppid()):
         return None
     folder = "%s/%d" % (proc, pid)
     try:
-        belongs = _belongs(folder, jobs)
+        belongs = _belongs(folder, jobs, owners)
         if belongs is None:
             return None
         with open(folder + "/stat", encoding="utf-8", errors="replace") as handle:
@@ -126,12 +131,14 @@ def _read(proc: str, pid: int, jobs: frozenset):
     return Process(pid, int(values[19]), int(values[1]), name, uid, *belongs)
 
 
-def _belongs(folder: str, jobs: frozenset):
+def _belongs(folder: str, jobs: frozenset, owners: dict):
     """(job, how we know) or None. The title is trusted only from root: a user may give his process any title."""
     for variable in _content(folder + "/environ").split("\0"):
         key, _equals, value = variable.partition("=")
         if key in ("SLURM_JOB_ID", "SLURM_JOBID") and value.isdigit() and int(value) in jobs:
-            return int(value), "environment"
+            uid = os.stat(folder).st_uid
+            if uid == owners.get(int(value), uid or None):
+                return int(value), "environment"
     for job in _CGROUP.findall(_content(folder + "/cgroup")):
         if int(job) in jobs:
             return int(job), "cgroup"

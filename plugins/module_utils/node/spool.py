@@ -42,6 +42,7 @@ _JOB_DIR_AGE = 60
 # slurmstepd bears no job in its title for a moment after its start.
 _TITLE_SECONDS = 1.0
 _MAX_DEPTH = 64
+_MAX_PASSES = 200
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -375,7 +376,7 @@ def _remove(entry: Entry) -> str:
         if _key(found) != entry.key:
             return "changed"
         if entry.kind == "directory":
-            _remove_tree(folder, entry.name, found.st_dev, 0)
+            _remove_tree(folder, entry.name, found.st_dev)
         else:
             os.unlink(entry.name, dir_fd=folder)
     except FileNotFoundError:
@@ -390,25 +391,44 @@ def _remove(entry: Entry) -> str:
 
 
 class _Unsafe(Exception):
-    """A directory is not removed: another file system begins in it, or it is too deep."""
+    """A directory is not removed: another file system begins in it, or it is deeper than anybody needs."""
 
 
-def _remove_tree(parent: int, name: str, device: int, depth: int) -> None:
-    if depth > _MAX_DEPTH:
-        raise _Unsafe("too_deep")
-    folder = os.open(name, _OPEN, dir_fd=parent)
+def _remove_tree(parent: int, name: str, device: int) -> None:
+    """Remove a directory, however deep its user made it: what lies too deep for one pass is moved up for the next."""
+    top = os.open(name, _OPEN, dir_fd=parent)
     try:
-        if os.fstat(folder).st_dev != device:
-            raise _Unsafe("mount")
-        for child in os.listdir(folder):
-            found = os.lstat(child, dir_fd=folder)
-            if stat.S_ISDIR(found.st_mode):
-                _remove_tree(folder, child, device, depth + 1)
-            else:
-                os.unlink(child, dir_fd=folder)
+        _check_device(top, device)
+        for _turn in range(_MAX_PASSES):
+            _empty(top, top, device, 0)
+            if not os.listdir(top):
+                break
+        else:
+            raise _Unsafe("too_deep")
     finally:
-        os.close(folder)
+        os.close(top)
     os.rmdir(name, dir_fd=parent)
+
+
+def _empty(top: int, folder: int, device: int, depth: int) -> None:
+    for child in os.listdir(folder):
+        if not stat.S_ISDIR(os.lstat(child, dir_fd=folder).st_mode):
+            os.unlink(child, dir_fd=folder)
+        elif depth >= _MAX_DEPTH:
+            os.rename(child, ".deep-" + os.urandom(8).hex(), src_dir_fd=folder, dst_dir_fd=top)
+        else:
+            below = os.open(child, _OPEN, dir_fd=folder)
+            try:
+                _check_device(below, device)
+                _empty(top, below, device, depth + 1)
+            finally:
+                os.close(below)
+            os.rmdir(child, dir_fd=folder)
+
+
+def _check_device(folder: int, device: int) -> None:
+    if os.fstat(folder).st_dev != device:
+        raise _Unsafe("mount")
 
 
 def _reason(exc: OSError) -> str:

@@ -29,11 +29,17 @@ def look(here, jobs: list) -> dict:
 def clean(here, jobs: list) -> dict:
     """Remove it, and look again.
 
+    A directory of PMIx in /tmp that cannot be removed is told and keeps no job waiting: any user may make one that
+    bears another's job id, and a mount of his own in it.
+
     Returns:
         as `look`, and `{"removed": [path], "failed": [{"path", "why"}]}`; `stale` is what is still there.
     """
     cleaned = _call(spool.clean, here, jobs)
-    return {**look(here, jobs), "removed": cleaned["removed"][:_LISTED], "failed": cleaned["failed"][:_LISTED]}
+    seen = look(here, jobs)
+    users = {each["path"] for each in cleaned["failed"] if os.path.dirname(each["path"]) == spool.APP_DIRS}
+    seen["stale"] = [path for path in seen["stale"] if path not in users]
+    return {**seen, "removed": cleaned["removed"][:_LISTED], "failed": cleaned["failed"][:_LISTED]}
 
 
 def _call(function, here, jobs: list) -> dict:

@@ -25,6 +25,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     trouble,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.job_places import (
+    Places,
     answers_of,
     ask_places,
     find_places,
@@ -86,7 +87,7 @@ def _clean_jobs(answers: Answers, works: Sequence[Work], tools: Tools) -> None:
             answers.give(done(work, "the job never had nodes"))
     allowed, seconds = answers.guarded()
     chosen = [places[work.incident] for work in allowed]
-    told = ask_places("spool-clean", chosen, tools, min(_CLEAN_DEADLINE, seconds), "--job")
+    told = ask_places("spool-clean", chosen, tools, min(_CLEAN_DEADLINE, seconds), _words)
     for work in allowed:
         data, errors = answers_of(places[work.incident], told)
         of_last = serious(places[work.incident], errors)
@@ -95,6 +96,10 @@ def _clean_jobs(answers: Answers, works: Sequence[Work], tools: Tools) -> None:
             continue
         silent = "nodes of earlier runs did not answer: %s" % ", ".join(sorted(errors)) if errors else ""
         answers.give(_outcome(work, tools, data, silent))
+
+
+def _words(place: Places) -> list[str]:
+    return ["--job", str(place.number)]
 
 
 def _outcome(work: Work, tools: Tools, data: Mapping[str, Mapping[str, Any]], note: str) -> Outcome:

@@ -78,7 +78,7 @@ class EndOrphans(Plain):
 def _round_of(answers: Answers, jobs: Mapping[int, Job], places: Mapping[int, Places], tools: Tools) -> None:
     """Look, look at the jobs again, and end what was listed."""
     works = answers.open
-    told = ask_places("orphans", [places[work.incident] for work in works], tools, _LOOK_DEADLINE)
+    told = ask_places("orphans", [places[work.incident] for work in works], tools, _LOOK_DEADLINE, _words)
     jobs_now = read_jobs(works, tools)
     listed: dict[int, dict[str, list[str]]] = {}
     for work in works:
@@ -97,6 +97,10 @@ def _round_of(answers: Answers, jobs: Mapping[int, Job], places: Mapping[int, Pl
         elif not any(_counts(place, data).values()):  # the helper has looked again after it ended them
             gone = {name: answer["ended"] for name, answer in data.items() if "ended" in answer}
             answers.give(_none_left(work, data, errors, gone))
+
+
+def _words(place: Places) -> list[str]:
+    return [str(place.number), *place.owner_words()]
 
 
 def _judge(
@@ -135,16 +139,16 @@ def _requests(
     works: Sequence[Work], listed: Mapping[int, Mapping[str, Sequence[str]]], places: Mapping[int, Places]
 ) -> dict[str, list[str]]:
     """By address one request for all jobs there."""
-    jobs: dict[str, set[int]] = {}
+    jobs: dict[str, dict[int, Places]] = {}
     processes: dict[str, list[str]] = {}
     for work in works:
         for address, names in listed[work.incident].items():
-            jobs.setdefault(address, set()).add(places[work.incident].number)
+            jobs.setdefault(address, {})[places[work.incident].number] = places[work.incident]
             processes.setdefault(address, []).extend(names)
     return {
         address: [
             "end-orphans",
-            *map(str, sorted(jobs[address])),
+            *(word for number in sorted(jobs[address]) for word in _words(jobs[address][number])),
             *(word for name in names for word in ("--process", name)),
         ]
         for address, names in processes.items()

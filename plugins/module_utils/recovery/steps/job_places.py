@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Iterable, Mapping, Optional, Sequence
+from typing import Any, Callable, Iterable, Mapping, Optional, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Absent, RecoveryError
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes.shell import NodeAnswer
@@ -23,11 +23,17 @@ class Places:
         number: the job's own id, as its processes and files bear it (a task's is not its array's).
         addresses: by node name the SSH address, of all its runs.
         last: the nodes of its last run.
+        uid: its user's, None where that is not known.
     """
 
     number: int
     addresses: Mapping[str, str]
     last: frozenset[str]
+    uid: Optional[int] = None
+
+    def owner_words(self) -> list[str]:
+        """Whose processes count as the job's, as words of the helper."""
+        return [] if self.uid is None else ["--owner", "%d.%d" % (self.number, self.uid)]
 
 
 def read_jobs(works: Sequence[Work], tools: Tools) -> dict[int, Job]:
@@ -64,7 +70,8 @@ def find_places(works: Sequence[Work], jobs: Mapping[int, Job], tools: Tools) ->
         last = frozenset(job.nodes if job is not None and job.nodes else runs[-1].nodes if runs else ())
         number = job.id if job is not None else runs[-1].id if runs else 0
         if names:
-            found[work.incident] = Places(number, dict.fromkeys(names, ""), last)
+            uid = job.uid if job is not None else None
+            found[work.incident] = Places(number, dict.fromkeys(names, ""), last, uid)
     return _with_addresses(found, tools)
 
 
@@ -95,18 +102,22 @@ def _with_addresses(found: Mapping[int, Places], tools: Tools) -> dict[int, Plac
 
 
 def ask_places(
-    verb: str, places: Iterable[Places], tools: Tools, deadline: float, option: str = ""
+    verb: str, places: Iterable[Places], tools: Tools, deadline: float, words_of: Callable[[Places], list[str]]
 ) -> dict[str, NodeAnswer]:
-    """Ask all nodes of these jobs for a verb, each node once for all of its jobs; by address the answer."""
-    numbers: dict[str, list[int]] = {}
+    """Ask all nodes of these jobs for a verb, each node once for all of its jobs; by address the answer.
+
+    Args:
+        words_of: the helper's words for one job.
+    """
+    asked: dict[str, dict[int, Places]] = {}
     for place in places:
         for address in set(place.addresses.values()):
             if address:
-                numbers.setdefault(address, []).append(place.number)
-    requests = {}
-    for address, jobs in numbers.items():
-        words = [word for job in sorted(set(jobs)) for word in ([option] if option else []) + [str(job)]]
-        requests[address] = [verb, *words]
+                asked.setdefault(address, {})[place.number] = place
+    requests = {
+        address: [verb, *(word for number in sorted(jobs) for word in words_of(jobs[number]))]
+        for address, jobs in asked.items()
+    }
     return tools.nodes.call(requests, deadline)
 
 

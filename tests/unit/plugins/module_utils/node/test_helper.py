@@ -316,30 +316,47 @@ def named(answer: dict[str, Any]) -> str:
     return " ".join("--process %d.%d" % (each["pid"], each["start"]) for each in answer["processes"])
 
 
+def owners(*jobs: int, uid: int | None = None) -> str:
+    """The jobs' user: by default whoever runs these tests."""
+    return " ".join("--owner %d.%d" % (job, os.getuid() if uid is None else uid) for job in jobs)
+
+
+def test_an_environment_that_anybody_can_write_makes_no_process_the_jobs(helper: Helper, job_processes: list) -> None:
+    """Only its user's own count; and where he is not known, none of root, whose prolog starts daemons."""
+    job_processes.append(of_job(JOB, "sleep", "60"))
+    assert helper.ask("orphans %d %s" % (JOB, owners(JOB, uid=os.getuid() + 1)))["count"] == 0
+    assert helper.ask("orphans %d" % JOB)["count"] == (0 if os.getuid() == 0 else 1)
+    process = "--process %d.1" % job_processes[0].pid
+    assert helper.ask("end-orphans %d %s %s" % (JOB, process, owners(JOB, uid=os.getuid() + 1)))["ended"] == 0
+    assert job_processes[0].poll() is None
+
+
 def test_orphans_are_found_by_their_environment(helper: Helper, job_processes: list) -> None:
     job_processes += [of_job(JOB, "sleep", "60"), of_job(JOB + 1, "sleep", "60")]
-    answer = helper.ask("orphans %d" % JOB)
+    answer = helper.ask("orphans %d %s" % (JOB, owners(JOB)))
     assert [each["pid"] for each in answer["processes"]] == [job_processes[0].pid]
     assert answer["jobs"] == {str(JOB): 1}
-    assert helper.ask("orphans %d %d" % (JOB, JOB + 1))["count"] == 2
+    assert helper.ask("orphans %d %d %s" % (JOB, JOB + 1, owners(JOB, JOB + 1)))["count"] == 2
 
 
 def test_exactly_the_listed_orphans_are_ended(helper: Helper, job_processes: list) -> None:
     forks = "trap '' TERM HUP; while :; do sleep 0.02; done"
     job_processes += [of_job(JOB, "sh", "-c", forks), of_job(JOB, "sleep", "60")]
-    listed = helper.ask("orphans %d" % JOB)
+    listed = helper.ask("orphans %d %s" % (JOB, owners(JOB)))
     job_processes.append(of_job(JOB, "sleep", "61"))  # the next run, started here meanwhile
-    answer = helper.ask("end-orphans %d %s" % (JOB, named(listed)))
+    answer = helper.ask("end-orphans %d %s %s" % (JOB, named(listed), owners(JOB)))
     assert answer["ended"] >= 2
     assert answer["jobs"] == {str(JOB): 1}
-    assert [each["pid"] for each in helper.ask("orphans %d" % JOB)["processes"]] == [job_processes[2].pid]
+    left = helper.ask("orphans %d %s" % (JOB, owners(JOB)))["processes"]
+    assert [each["pid"] for each in left] == [job_processes[2].pid]
 
 
 def test_a_process_that_is_not_the_jobs_is_not_ended(helper: Helper, job_processes: list) -> None:
     job_processes.append(of_job(JOB + 1, "sleep", "60"))
-    other = named(helper.ask("orphans %d" % (JOB + 1)))
-    assert helper.ask("end-orphans %d %s" % (JOB, other))["ended"] == 0
-    assert helper.ask("end-orphans %d --process %d.1" % (JOB + 1, job_processes[0].pid))["ended"] == 0
+    other = named(helper.ask("orphans %d %s" % (JOB + 1, owners(JOB + 1))))
+    assert helper.ask("end-orphans %d %s %s" % (JOB, other, owners(JOB)))["ended"] == 0
+    start = "--process %d.1" % job_processes[0].pid
+    assert helper.ask("end-orphans %d %s %s" % (JOB + 1, start, owners(JOB + 1)))["ended"] == 0
     assert job_processes[0].poll() is None
 
 
@@ -349,7 +366,7 @@ def test_a_forged_title_is_no_slurmstepd(helper: Helper, job_processes: list) ->
     process = subprocess.Popen(["bash", *argv[1:]], env={"PATH": "/usr/bin:/bin"})
     job_processes.append(process)
     time.sleep(0.3)
-    found = helper.ask("orphans %d" % JOB)["processes"]
+    found = helper.ask("orphans %d %s" % (JOB, owners(JOB)))["processes"]
     assert [each["how"] for each in found] == (["slurmstepd"] if os.geteuid() == 0 else [])
 
 
