@@ -41,6 +41,7 @@ Object = dict[str, Any]
 FIELD_MANAGER = "mission-control-job-recovery"
 PAGE = 500
 _MERGE = "application/merge-patch+json"
+_WATCH_SILENCE = 90.0  # seconds
 _JSON = "application/json"
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _LIST_ATTEMPTS = 3
@@ -188,7 +189,9 @@ class KubernetesClient:
         """
         query = dict(params, watch="true", allowWatchBookmarks="true", resourceVersion=resource_version)
         query["timeoutSeconds"] = seconds
-        response = self._send("GET", path, query, None, _JSON, self.timeout, seconds + self.timeout)
+        # the server sends a bookmark once a minute: one that is silent for longer is not there
+        silence = min(seconds + self.timeout, _WATCH_SILENCE)
+        response = self._send("GET", path, query, None, _JSON, self.timeout, silence)
         try:
             if response.status != 200:
                 self._check("GET", path, Reply(response.status, response.headers, _parse(_read(response, None))))

@@ -47,15 +47,25 @@ async def keep_looking(
     beats = _Beats(name, beat, log)
     while True:
         try:
+            partial = False
             events = await look()
             outage.over()
         except Exception as exc:  # noqa: BLE001 (an error of one look must not end the other sources)
-            events = []
+            partial = isinstance(exc, Partial)
+            events = exc.events if isinstance(exc, Partial) else []
             outage.report(exc)
         for event in events:
             await queue.put(event)
         beats.tell(outage.message)
-        await asyncio.sleep(outage.pause(_interval(interval)))
+        await asyncio.sleep(_interval(interval) if partial else outage.pause(_interval(interval)))
+
+
+class Partial(RecoveryError):
+    """A look that saw something, and could not see all: its events are sent, and the trouble is told."""
+
+    def __init__(self, trouble: RecoveryError, events: Sequence[Event]) -> None:
+        super().__init__(str(trouble))
+        self.events = events
 
 
 class Outage:

@@ -40,6 +40,7 @@ T = TypeVar("T")
 # NodeList, StateComplete, Reason. A state with every flag of Slurm is some 300 bytes long.
 SINFO_WIDTHS = (256, 400, 256)
 
+_IDS_AT_ONCE = 500  # jobs in one argument; the kernel takes 128 KiB, and slurmctld holds its lock for each call
 _JOB_STATE_COLUMNS = (
     ("id", "%A"),
     ("array_job_id", "%F"),
@@ -223,19 +224,26 @@ class Commands:
     def jobs(self, ids: Iterable[Any], missing_ok: bool) -> Operation[list[models.Job]]:
         """See `Slurm.jobs`."""
         refs = list(dict.fromkeys(map(values.job_ref, ids)))
-        if not refs:
-            return []
-        if "squeue" not in self._no_json:
-            found = yield from self._queue_json(["--states=all", "--jobs=" + ",".join(ref.argument for ref in refs)])
-        else:
-            found = None
-        if found is None:
-            found = yield from self._show_jobs([ref.argument for ref in refs])
-        jobs = {job.id: job for job in found if any(_is(job, ref) for ref in refs)}
-        missing = [ref.argument for ref in refs if not any(_is(job, ref) for job in jobs.values())]
+        jobs: dict[int, models.Job] = {}
+        missing: list[str] = []
+        for start in range(0, len(refs), _IDS_AT_ONCE):
+            some = refs[start : start + _IDS_AT_ONCE]
+            found = yield from self._jobs([ref.argument for ref in some])
+            chosen = {job.id: job for job in found if any(_is(job, ref) for ref in some)}
+            missing += [ref.argument for ref in some if not any(_is(job, ref) for job in chosen.values())]
+            jobs.update(chosen)
         if missing and not missing_ok:
             raise Absent("Slurm has no job %s (any more)" % ", ".join(missing), jobs=missing)
         return list(jobs.values())
+
+    def _jobs(self, ids: list[str]) -> Operation[list[models.Job]]:
+        """What Slurm shows for these ids, by JSON where it knows that."""
+        found = None
+        if "squeue" not in self._no_json:
+            found = yield from self._queue_json(["--states=all", "--jobs=" + ",".join(ids)])
+        if found is None:
+            found = yield from self._show_jobs(ids)
+        return found
 
     def jobs_on(self, nodes: Iterable[str]) -> Operation[list[models.Job]]:
         """See `Slurm.jobs_on`."""
@@ -269,16 +277,24 @@ class Commands:
         self, ids: Iterable[Any] | None, nodes: Iterable[str] | None, only_states: bool
     ) -> Operation[list[models.JobState]]:
         """See `Slurm.job_states`."""
+        if ids is None:
+            return (yield from self._some_job_states(None, nodes, only_states))
+        refs = list(dict.fromkeys(values.job_ref(each).argument for each in ids))
+        states: list[models.JobState] = []
+        for start in range(0, len(refs), _IDS_AT_ONCE):
+            states += yield from self._some_job_states(refs[start : start + _IDS_AT_ONCE], nodes, only_states)
+        return states
+
+    def _some_job_states(
+        self, ids: list[str] | None, nodes: Iterable[str] | None, only_states: bool
+    ) -> Operation[list[models.JobState]]:
         columns = _ONLY_STATE_COLUMNS if only_states else _JOB_STATE_COLUMNS
         separator = _separator()
         argv = ["squeue", "--all", "--noheader", "--format=" + "".join(form + separator for _name, form in columns)]
         if only_states:
             argv.append("--only-job-state")
         if ids is not None:
-            refs = [values.job_ref(each).argument for each in ids]
-            if not refs:
-                return []
-            argv += ["--states=all", "--jobs=" + ",".join(refs)]
+            argv += ["--states=all", "--jobs=" + ",".join(ids)]
         if nodes is not None:
             argv.append("--nodelist=" + _argument([hostlist.check_name(name) for name in nodes]))
         output = yield argv

@@ -128,6 +128,11 @@ class Node:
         return self.base_state in ("ALLOCATED", "MIXED") or "COMPLETING" in self.flags
 
     @property
+    def runs_jobs(self) -> bool:
+        """A job that has not ended is on the node, as far as slurmctld knows."""
+        return self.base_state in ("ALLOCATED", "MIXED")
+
+    @property
     def down(self) -> bool:
         return self.base_state == "DOWN"
 
@@ -135,6 +140,11 @@ class Node:
     def out_of_service(self) -> bool:
         """The node gets no job until somebody, or slurmd's registration, changes that."""
         return self.down or self.base_state == "ERROR" or bool({"DRAIN", "FAIL"}.intersection(self.flags))
+
+    @property
+    def in_service(self) -> bool:
+        """Jobs may be sent to it, and it answers."""
+        return self.understood and self.responding and not self.out_of_service
 
     @property
     def rebooting(self) -> bool:

@@ -11,9 +11,11 @@ the accounting.
 
 from __future__ import annotations
 
+import math
 import time
-from typing import Any, Callable, Iterable
+from typing import Any, Callable, Iterable, Optional
 
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import settings as settings_module
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.catalogue import KINDS
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import (
@@ -24,6 +26,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     valid_node_name,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.resend import Resend
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.source import Partial
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import detect
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import JobState
 
@@ -32,6 +35,7 @@ SOURCE = "slurm"
 _START_WINDOW = 900
 _ACCOUNTING_EVERY = 30.0
 _ACCOUNTING_SLACK = 60
+_TARGETS_AT_ONCE = 500
 _DETAILS_AT_ONCE = 200
 
 _ENDED = detect.ENDED_BY_FAULT | detect.ENDED_BY_LIMIT
@@ -45,13 +49,17 @@ class SlurmWatch:
         clock: seconds since the epoch.
     """
 
-    def __init__(self, slurm: Any, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, slurm: Any, clock: Callable[[], float] = time.time, steady: Callable[[], float] = time.monotonic
+    ) -> None:
         self._slurm = slurm
         self._clock = clock
+        self._steady = steady
         self._resend = Resend()
-        self._nodes_at = 0.0
-        self._jobs_at = 0.0
-        self._accounting_at = 0.0
+        self._jobs_at = -math.inf  # by the steady clock
+        self._jobs_trouble: Optional[RecoveryError] = None
+        self._accounting_at = -math.inf  # by the steady clock
+        self._accounting_since = 0.0
         self._queue: dict[str, JobState] = {}
         self._jobs: dict[detect.Seen, str] = {}  # job faults that last, with their suggestion
 
@@ -63,15 +71,20 @@ class SlurmWatch:
         """
         if not settings.slurm.enabled:
             return []
-        now = self._clock()
+        now, steady = self._clock(), self._steady()
         nodes = await self._nodes()
-        if now - self._jobs_at >= settings.slurm.job_interval:
-            await self._look_at_jobs(settings.jobs == "all", now)
-            self._jobs_at = now
+        if steady - self._jobs_at >= settings.slurm.job_interval:
+            self._jobs_at, self._jobs_trouble = steady, None
+            try:
+                await self._look_at_jobs(settings.jobs == "all", now)
+            except RecoveryError as exc:  # slurmdbd is down, or there is none: nodes are told all the same
+                self._jobs_trouble = exc
         seen = {(fault.kind, "", fault): None for fault in nodes}
         seen.update({(fault.kind, suggestion, fault): None for fault, suggestion in self._jobs.items()})
-        due = self._resend.due(seen, now)
-        return events_of(due, settings.cluster, now)
+        events = events_of(self._resend.due(seen, steady), settings.cluster, now)
+        if self._jobs_trouble is not None:
+            raise Partial(self._jobs_trouble, events)
+        return events
 
     async def _nodes(self) -> list[detect.Seen]:
         states = await self._slurm.node_states()
@@ -81,7 +94,10 @@ class SlurmWatch:
         queue = {detect.job_name(state): state for state in await self._slurm.job_states()}
         ids = {name for name in self._queue if name not in queue}
         ids.update(fault.name for fault in self._jobs)
-        ids.update(await self._ended_by_accounting(now))
+        try:
+            ids.update(await self._ended_by_accounting(now))
+        except RecoveryError as exc:  # slurmdbd is down, or there is none: the queue is looked at all the same
+            self._jobs_trouble = exc
         ended = await self._states_of(sorted(ids - set(queue)))
         candidates: dict[detect.Seen, str] = {}
         for name, state in {**ended, **queue}.items():
@@ -95,11 +111,11 @@ class SlurmWatch:
         self._queue = queue
 
     async def _ended_by_accounting(self, now: float) -> set[str]:
-        if now - self._accounting_at < _ACCOUNTING_EVERY:
+        if self._steady() - self._accounting_at < _ACCOUNTING_EVERY:
             return set()
-        since = self._accounting_at - _ACCOUNTING_SLACK if self._accounting_at else now - _START_WINDOW
-        records = await self._slurm.accounting(since=int(since))
-        self._accounting_at = now
+        since = self._accounting_since - _ACCOUNTING_SLACK if self._accounting_since else now - _START_WINDOW
+        records = await self._slurm.accounting(since=int(min(since, now - _ACCOUNTING_SLACK)))
+        self._accounting_at, self._accounting_since = self._steady(), now
         return {_record_name(record) for record in records if record.state in _ENDED}
 
     async def _states_of(self, names: list[str]) -> dict[str, JobState]:
@@ -121,14 +137,15 @@ class SlurmWatch:
 
 
 def events_of(due: Iterable[tuple[str, str, detect.Seen]], cluster: str, now: float) -> list[dict[str, Any]]:
-    """One event for all faults of one kind and suggestion: a storm costs one run."""
+    """One event for all faults of one kind and suggestion, but for very many: a storm costs a run or a few."""
     groups: dict[tuple[str, str], list[Target]] = {}
     for kind, suggestion, fault in due:
         target = Target(KINDS[kind].target, fault.name)
         groups.setdefault((kind, suggestion), []).append(target)
     return [
-        build_event(kind, SLURM, cluster, SOURCE, targets, now, suggestion or None)
+        build_event(kind, SLURM, cluster, SOURCE, targets[start : start + _TARGETS_AT_ONCE], now, suggestion or None)
         for (kind, suggestion), targets in groups.items()
+        for start in range(0, len(targets), _TARGETS_AT_ONCE)
     ]
 
 

@@ -10,6 +10,7 @@ import pytest
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import TimedOut
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import settings
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import parse_event
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.source import Partial
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import (
     AccountingRecord,
     Job,
@@ -32,6 +33,7 @@ class Cluster:
     ended: dict = dataclasses.field(default_factory=dict)
     accounted: list = dataclasses.field(default_factory=list)
     down: bool = False
+    accounting_down: bool = False
     now: float = 1000000.0
     details_read: int = 0
 
@@ -58,6 +60,8 @@ class Cluster:
         return self._answer([job for job in {**self.ended, **self.queued}.values() if str(job.id) in ids])
 
     async def accounting(self, since):
+        if self.accounting_down:
+            raise TimedOut("sacct did not end within 10 s")
         return self._answer([AccountingRecord(id=job, state=state) for job, state in self.accounted])
 
 
@@ -66,7 +70,7 @@ class Watching:
 
     def __init__(self, cluster):
         self.cluster = cluster
-        self.watch = SlurmWatch(cluster, clock=lambda: cluster.now)
+        self.watch = SlurmWatch(cluster, clock=lambda: cluster.now, steady=lambda: cluster.now)
 
     def look(self, seconds=5.0):
         self.cluster.now += seconds
@@ -96,6 +100,35 @@ def test_a_storm_of_nodes_is_one_event_and_lasts():
 
 def test_a_node_whose_name_could_be_code_never_gets_into_an_event():
     assert Watching(Cluster(nodes={HOSTILE: ("DOWN", (), "Node unexpectedly rebooted")})).look() == []
+
+
+def test_without_accounting_nodes_and_the_queue_are_watched_and_the_trouble_is_told():
+    """slurmdbd is down, or the site has none."""
+    cluster = Cluster(nodes={"node1": ("DOWN", (), "Node unexpectedly rebooted")}, accounting_down=True)
+    cluster.queued = {1: job(1, "RUNNING")}
+    watching = Watching(cluster)
+    with pytest.raises(Partial, match="sacct") as told:
+        watching.look()
+    assert [parse_event(event).kind for event in told.value.events] == ["node_rebooted"]
+    cluster.ended = {1: dataclasses.replace(cluster.queued.pop(1), state="NODE_FAIL")}
+    with pytest.raises(Partial) as told:
+        watching.look()
+    assert [parse_event(event).kind for event in told.value.events] == ["job_failed"]
+
+
+def test_a_clock_that_goes_back_hides_nothing():
+    cluster = Cluster(nodes={"node1": ("DOWN", (), "Node unexpectedly rebooted")})
+    watch = SlurmWatch(cluster, clock=lambda: cluster.now)
+    assert len(asyncio.run(watch.look(SETTINGS))) == 1
+    cluster.now -= 3600
+    cluster.nodes["node2"] = ("DOWN", (), "Node unexpectedly rebooted")
+    [event] = asyncio.run(watch.look(SETTINGS))
+    assert [target.name for target in parse_event(event).targets] == ["node2"]
+
+
+def test_very_many_faults_are_several_events():
+    cluster = Cluster(nodes={f"node{n}": ("IDLE", ("NOT_RESPONDING",), None) for n in range(1200)})
+    assert [len(names) for _kind, names, _suggested in Watching(cluster).look()] == [500, 500, 200]
 
 
 def test_an_outage_is_no_answer_and_changes_nothing():
