@@ -10,8 +10,11 @@ An address is a host name or an IP address, with a port where it is not the usua
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import re
+import socket
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -34,9 +37,14 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 BANNER = "banner"  # sshd greets: the node is alive
 REFUSED = "refused"  # the kernel is alive, no sshd listens
 SILENT = "silent"  # TCP connects and no greeting comes: a frozen node, or one that boots or is overloaded
-NO_ROUTE = "no route"  # nobody answers at this address, or it cannot be resolved
+NO_ROUTE = "no route"  # nobody answers at this address
+UNKNOWN = "unknown"  # the controller could not even ask: the name is not resolved, it has no network or no file left
 
 _MARK = "job_recovery_node"
+# What says nothing of the node: this machine has no route, no address, no descriptor or no memory left.
+_OUR_OWN_TROUBLE = frozenset(
+    (errno.ENETUNREACH, errno.ENETDOWN, errno.EADDRNOTAVAIL, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
+)
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._:%-]{0,252}[A-Za-z0-9])?\Z")
 _WORD = re.compile(r"[A-Za-z0-9._+-]+\Z")
 _BOOT_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
@@ -110,7 +118,7 @@ class NodeShell:
         """Look at the SSH port of each address, all at once, for at most `deadline` seconds (default: connect_timeout).
 
         Returns:
-            by address `BANNER`, `REFUSED`, `SILENT` or `NO_ROUTE`.
+            by address `BANNER`, `REFUSED`, `SILENT`, `NO_ROUTE` or `UNKNOWN`.
         """
         return asyncio.run(self.banner_async(addresses, deadline))
 
@@ -225,18 +233,60 @@ def printable(text: str, limit: int = 300) -> str:
 
 
 async def _banner(address: str, default_port: int, seconds: float) -> str:
+    until = time.monotonic() + seconds
     try:
         host, port = parse_address(address, default_port)
-        until = time.monotonic() + seconds
-        reader, writer = await asyncio.wait_for(asyncio.open_connection(host, port), seconds)
+        numeric = await _resolve(host, port, seconds)
+    except (OSError, BadInput, asyncio.TimeoutError):
+        return UNKNOWN
+    try:
+        left = max(0.05, until - time.monotonic())
+        reader, writer = await asyncio.wait_for(asyncio.open_connection(numeric, port), left)
     except ConnectionRefusedError:
         return REFUSED
-    except (OSError, BadInput, asyncio.TimeoutError):
+    except asyncio.TimeoutError:
         return NO_ROUTE
+    except OSError as exc:
+        return UNKNOWN if exc.errno in _OUR_OWN_TROUBLE else NO_ROUTE
     try:
         return await _greeting(reader, max(0.05, until - time.monotonic()))
     finally:
         writer.close()
+
+
+async def _resolve(host: str, port: int, seconds: float) -> str:
+    """The address of a host. In a thread that nobody waits for longer: a resolver may hang for minutes.
+
+    Raises:
+        OSError: it cannot be resolved.
+        asyncio.TimeoutError: not in time.
+    """
+    loop = asyncio.get_running_loop()
+    found: asyncio.Future[str] = loop.create_future()
+
+    def tell(answer: str, error: Optional[OSError]) -> None:
+        if found.done():
+            return
+        if error is None:
+            found.set_result(answer)
+        else:
+            found.set_exception(error)
+
+    def look() -> None:
+        answer, error = "", None
+        try:
+            answer = str(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][4][0])
+        except OSError as exc:
+            error = exc
+        except UnicodeError:
+            error = OSError("no host name")
+        try:
+            loop.call_soon_threadsafe(tell, answer, error)
+        except RuntimeError:  # the loop is closed: nobody waits any more
+            pass
+
+    threading.Thread(target=look, daemon=True).start()
+    return await asyncio.wait_for(found, seconds)
 
 
 async def _greeting(reader: asyncio.StreamReader, seconds: float) -> str:

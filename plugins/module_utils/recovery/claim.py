@@ -39,7 +39,12 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.store import Store
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.looks import JobLook, Look, NodeLook
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import OBSERVE, Settings
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Machine, Tools, Wait
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import (
+    Lost,
+    Machine,
+    Tools,
+    Wait,
+)
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.text import printable
 
 _RETRY_UNREADABLE = 15.0  # seconds until an incident whose target cannot be looked at is looked at again
@@ -110,8 +115,10 @@ def remaining(plan: str, step: str) -> list[str]:
     """The steps that an incident may still do in this run, those of the plans that it may fall back to included."""
     steps = list(plans.PLANS[plan])
     left = steps[steps.index(step):] if step in steps else []
+    # a fence that finds its node alive goes on behind it in this run, or in the next
+    behind = plans.ORDER.index(plans.FENCE) if plan == "reboot_by_power" else -1
     for fallback in decide.fallbacks(plan):
-        left += plans.PLANS[fallback]
+        left += [name for name in plans.PLANS[fallback] if plans.ORDER.index(name) > behind]
     return left
 
 
@@ -145,7 +152,10 @@ class Claimer:
         seen = self._look(subjects, fault.scheduler, {subject.target: fault.kind for subject in subjects}, True)
         self._store.claims.renew_all(self._token, self._lease)
         for subject in subjects:
-            self._judge_fault(fault, subject, request, seen[subject.target], len(subjects))
+            try:
+                self._judge_fault(fault, subject, request, seen[subject.target], len(subjects))
+            except Lost:  # this run slept over its lease, and what it saw is old
+                self._refused(subject.target, "duplicate", _OTHER_RUN)
         return self._answer
 
     def _subjects(self, fault: Fault) -> list[_Subject]:
@@ -264,10 +274,13 @@ class Claimer:
         self._store.claims.renew_all(self._token, self._lease)
         for subject in subjects:
             incident, look = _incident(subject), seen[subject.target]
-            if incident.state == ESCALATED:
-                self._revisit(subject, incident, look)
-            else:
-                self._judge_incident(subject, incident, look)
+            try:
+                if incident.state == ESCALATED:
+                    self._revisit(subject, incident, look)
+                else:
+                    self._judge_incident(subject, incident, look)
+            except Lost:  # this run slept over its lease, and what it saw is old
+                self._refused(subject.target, "duplicate", _OTHER_RUN)
 
     def _judge_incident(self, subject: _Subject, incident: Incident, look: Look) -> None:
         now = self._tools.now()
@@ -283,12 +296,14 @@ class Claimer:
             suggested=incident.suggested,
             request=incident.request,
             acted=incident.acted,
+            holds=plans.is_held(incident.plan, incident.step),
+            opened_at=incident.opened_at,
         )
         verdict = gates.evaluate(case, gates.CONTINUE)
         if not verdict.passed:
             self._refuse_incident(subject, incident, look, verdict)
         elif incident.plan:
-            self._store.incidents.change(incident.id, changes.resume())
+            self._store.claims.decide(incident, self._token, changes.resume())
             self._hand_out(incident, incident.plan, incident.step)
         else:
             self._write_decision(incident, decide.decide(case))
@@ -306,16 +321,16 @@ class Claimer:
         )
         why = "%s: %s" % (verdict.gate, verdict.why)
         if verdict.gate == "stopped":
-            self._store.incidents.change(incident.id, changes.note(why))
+            self._store.claims.decide(incident, self._token, changes.note(why))
         elif not incident.acted:
             self._end(incident, why)
         elif verdict.gate in ("owner", "identity") and not look.unknown:
             taken = changes.escalate("a person took over? %s" % why, incident.memory)
-            self._store.incidents.change(incident.id, taken)
+            self._store.claims.decide(incident, self._token, taken)
         else:
             pause = _RETRY_UNREADABLE if look.unknown or not _understood(look) else _RETRY_REFUSED
             wait = Wait(waits.TIME, {}, self._tools.now() + pause)
-            self._store.incidents.change(incident.id, changes.wait(wait, why, incident.memory))
+            self._store.claims.decide(incident, self._token, changes.wait(wait, why, incident.memory))
         self._refused(incident.target, verdict.gate, verdict.why)
         self._store.claims.drop(subject.key, self._token)
 
@@ -324,11 +339,11 @@ class Claimer:
         if is_well(look) and not present.shows(incident.fault_kind, incident.scheduler, look):
             self._end(incident, "well again, not by us")
         else:
-            self._store.incidents.change(incident.id, changes.note(incident.why))
+            self._store.claims.decide(incident, self._token, changes.note(incident.why))
         self._store.claims.drop(subject.key, self._token)
 
     def _end(self, incident: Incident, why: str) -> None:
-        self._store.incidents.change(incident.id, changes.close(why, incident.memory))
+        self._store.claims.decide(incident, self._token, changes.close(why, incident.memory))
         self._answer.ended.append({"incident": incident.id, "target": incident.target.name, "why": why})
 
     # shared
@@ -343,16 +358,16 @@ class Claimer:
             step = decide.first_step(decision.plan, {})
             again = incident.round > 0 or bool(incident.plan)
             change = changes.plan(decision.plan, step, decision.why, memory, new_round=again)
-            self._store.incidents.change(incident.id, change)
+            self._store.claims.decide(incident, self._token, change)
             self._hand_out(incident, decision.plan, step)
             return
         if decision.wait is not None:
-            self._store.incidents.change(incident.id, changes.wait(decision.wait, decision.why, memory))
+            self._store.claims.decide(incident, self._token, changes.wait(decision.wait, decision.why, memory))
             self._answer.waiting.append(
                 {"incident": incident.id, "target": incident.target.name, "why": decision.why}
             )
         else:
-            self._store.incidents.change(incident.id, changes.escalate(decision.why, memory))
+            self._store.claims.decide(incident, self._token, changes.escalate(decision.why, memory))
             self._answer.ended.append(
                 {"incident": incident.id, "target": incident.target.name, "why": decision.why}
             )
@@ -390,7 +405,7 @@ class Claimer:
                 stopped=self._stopped,
                 restored=self._restored,
                 attempts=self._attempts(subject, look),
-                failures=store.incidents.failures_in_a_row(limits.breaker_failures, _NO_REPAIRS),
+                failures=store.incidents.failures_in_a_row(subject.target.kind, limits.breaker_failures, _NO_REPAIRS),
             )
         machine = subject.machine.name if subject.machine else ""
         held = store.incidents.held(subject.key, _HOLDING)
@@ -407,7 +422,7 @@ class Claimer:
             alike=max(alike, together - 1),
             held=held,
             machines=len(store.machines.all()),
-            failures=store.incidents.failures_in_a_row(limits.breaker_failures, _NO_REPAIRS),
+            failures=store.incidents.failures_in_a_row(subject.target.kind, limits.breaker_failures, _NO_REPAIRS),
         )
 
     def _attempts(self, subject: _Subject, look: Look) -> int:
@@ -438,7 +453,7 @@ def is_well(look: Look) -> bool:
 
 
 def _understood(look: Look) -> bool:
-    """Whether Slurm's word for the target is one that is known; a slurmctld that has just started says UNKNOWN of all."""
+    """Whether Slurm's word for the target is known here; a slurmctld that was just started says UNKNOWN of nodes."""
     found = look.slurm if isinstance(look, NodeLook) else look.job
     return found is None or found.understood
 

@@ -25,7 +25,7 @@ from datetime import datetime
 from typing import Any, Callable, Optional, Sequence, TextIO
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError, Unreadable
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import heartbeat, stop
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import heartbeat, stop, watchdog
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.incident import caller
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger import database, schema
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.rows import LIVE
@@ -126,9 +126,9 @@ def _status(settings: Settings, _options: argparse.Namespace, out: TextIO) -> in
 
 def _source_lines(settings: Settings, lines: list[str]) -> bool:
     beats = heartbeat.read_all(settings)
-    trouble = not beats
-    if not beats:
-        lines.append("sources: no sign of life; is the service running?")
+    missing = [name for name in watchdog.expected(settings) if name not in {beat["name"] for beat in beats}]
+    lines.extend("source %s: no sign of life; is the service running?" % name for name in missing)
+    trouble = bool(missing)
     for beat in beats:
         age = time.time() - beat["at"]
         deaf = age > heartbeat.SILENT_AFTER
@@ -264,9 +264,15 @@ def _parser() -> argparse.ArgumentParser:
     showing.add_argument("--all", action="store_true", help="from the beginning")
     showing.add_argument("--limit", type=int, default=1000)
     showing.add_argument("--json", action="store_true", help="as JSON, with every field")
+    commands.add_parser("run", help="a remediation by hand: job-recovery run --help")
     commands.add_parser("approve", help="the ledger was restored from a backup and is good as it is")
     commands.add_parser("migrate", help="bring the ledger's tables up to date")
     return parser
+
+
+def _run_elsewhere(_settings: Settings, _options: argparse.Namespace, out: TextIO) -> int:
+    out.write("`run` comes first: job-recovery run REMEDIATION ...\n")
+    return USAGE
 
 
 _COMMANDS: dict[str, Callable[[Settings, argparse.Namespace, TextIO], int]] = {
@@ -274,6 +280,7 @@ _COMMANDS: dict[str, Callable[[Settings, argparse.Namespace, TextIO], int]] = {
     "resume": _resume,
     "status": _status,
     "incidents": _incidents,
+    "run": _run_elsewhere,
     "approve": _approve,
     "migrate": _migrate,
 }

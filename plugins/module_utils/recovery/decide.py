@@ -18,7 +18,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.catalogue import KINDS
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import SLURM
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.gates import REQUESTED, Case
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.looks import NodeLook
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.looks import JobLook, NodeLook
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import Limits
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Wait
 
@@ -26,6 +26,8 @@ MAX_RESTARTS = 3  # of a daemon within the reboot window, before the node is reb
 
 _REBOOTS = ("reboot_over_ssh", "reboot_by_power")
 _VERDICT_INTERVAL = 60.0
+_KUBELET_GRACE = 60.0  # seconds that a node whose kubelet is active may stay not Ready before it is rebooted
+_KUBELET_PAUSE = 20.0
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,9 @@ def decide(case: Case) -> Decision:
     return _with_memory(case, chosen)
 
 
-def after_failure(plan: str, step: str, why: str, has_bmc: bool, reboots_left: bool) -> Decision:
+def after_failure(
+    plan: str, step: str, why: str, has_bmc: bool, reboots_left: bool, heard: Optional[bool] = None
+) -> Decision:
     """The next way after a failed step; an empty plan means that a person is needed.
 
     Args:
@@ -62,6 +66,7 @@ def after_failure(plan: str, step: str, why: str, has_bmc: bool, reboots_left: b
         why: as the step says.
         has_bmc: the node has a BMC.
         reboots_left: the node may be rebooted (not yet within the reboot window).
+        heard: for a fence that found its node alive for the first time, whether its scheduler hears it; else None.
     """
     if plan == "restart_daemon":
         if reboots_left:
@@ -69,14 +74,19 @@ def after_failure(plan: str, step: str, why: str, has_bmc: bool, reboots_left: b
         return Decision("quarantine_node", "the daemon could not be restarted (%s), no reboot is left" % why)
     if plan == "reboot_over_ssh" and step in (plans.REBOOT, plans.AWAIT_BOOT) and has_bmc:
         return Decision("reboot_by_power", "the reboot over SSH failed (%s)" % why)
+    if plan == "reboot_by_power" and step == plans.FENCE and heard is not None:
+        if heard or not reboots_left:
+            return Decision("return_node", "it is not powered off: %s" % why)
+        return Decision("reboot_over_ssh", "it is not powered off: %s, and its scheduler does not hear it" % why)
     return Decision("", "%s failed: %s" % (step, why))
 
 
 def fallbacks(plan: str) -> tuple[str, ...]:
     """Plans that an incident of this plan may be given within the same run."""
     return {
-        "restart_daemon": ("reboot_over_ssh", "reboot_by_power", "quarantine_node"),
-        "reboot_over_ssh": ("reboot_by_power",),
+        "restart_daemon": ("reboot_over_ssh", "reboot_by_power", "quarantine_node", "return_node"),
+        "reboot_over_ssh": ("reboot_by_power", "return_node"),
+        "reboot_by_power": ("return_node", "reboot_over_ssh"),
     }.get(plan, ())
 
 
@@ -121,7 +131,10 @@ def _decide_job(case: Case) -> Decision:
         return Decision("", "reported: what a person should look at is %s" % KINDS[case.kind].meaning)
     if case.scheduler != SLURM:
         return Decision("rerun_kubernetes_job", "the Job is run again under a new name")
-    return Decision("requeue_job", "the job is requeued once nothing of it is left on its nodes")
+    memory = {}
+    if isinstance(case.look, JobLook) and case.look.job is not None and case.look.job.state == "COMPLETED":
+        memory["completed_run"] = case.look.job.restart_count or 0
+    return Decision("requeue_job", "the job is requeued once nothing of it is left on its nodes", memory=memory)
 
 
 def _not_responding(case: Case) -> Decision:
@@ -156,6 +169,9 @@ def _alive(case: Case, active: Optional[bool], daemon: str) -> Decision:
     if daemon == "slurmd" and look.slurm is not None and not look.slurm.down:
         # a burst of load or a lost packet looks the same for a moment: nothing is rebooted before Slurm gives it up
         return _verdict(case, why)
+    if daemon != "slurmd" and case.now - (case.opened_at or case.now) < _KUBELET_GRACE:
+        # a kubelet that was just started, or whose API server was away, becomes Ready by itself
+        return Decision("", "%s; it may yet become Ready" % why, Wait(waits.TIME, {}, case.now + _KUBELET_PAUSE))
     return _reboot(case, "reboot_over_ssh", why)
 
 

@@ -10,6 +10,7 @@ whose processes are dead on this host is ended here, so that its incidents go on
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from dataclasses import dataclass
@@ -56,6 +57,7 @@ _MAX_BACK_OFF = 300.0
 _FREE_TRIES = 3  # dispatches of one step without a pause between them
 _MAX_PAUSE = 30.0
 _REVISIT = 600.0
+_REVISITED = 200  # escalated incidents that are looked at in one look, those that were looked at last come last
 
 
 @dataclass(frozen=True)
@@ -80,18 +82,21 @@ def waiting_of(incident: Incident, machine: Optional[Machine]) -> Waiting:
     return Waiting(incident, Wait(waits.TIME, {}, until))
 
 
-def pick(waiting: Sequence[Waiting], look: waits.CheapLook, now: float, room: int) -> dict[int, float]:
+def pick(
+    waiting: Sequence[Waiting], look: waits.CheapLook, now: float, room: int, ahead: float = 0.0
+) -> dict[int, float]:
     """What is sent now: by incident the seconds that its dispatch may be on its way. Pure.
 
     Args:
         room: how many more runs may be going.
+        ahead: seconds that the ledger's clock is ahead of `now`.
     """
     if room <= 0:
         return {}
     due = [
         each.incident
         for each in waiting
-        if now - each.incident.updated_at >= pause(each.incident.dispatch_tries)
+        if now + ahead - each.incident.updated_at >= pause(each.incident.dispatch_tries)
         and (each.wait is None or waits.due(each.wait, look, now))
     ]
     return {incident.id: on_its_way(incident.dispatch_tries) for incident in due[:MAX_IN_ONE]}
@@ -113,18 +118,22 @@ class LedgerWatch:
     Args:
         make: makes the adapters of a look.
         wall: epoch seconds.
+        steady: seconds that never go back, for what is done now and then.
     """
 
     def __init__(
-        self, make: Callable[[Settings], Tools] = make_tools, wall: Callable[[], float] = time.time
+        self,
+        make: Callable[[Settings], Tools] = make_tools,
+        wall: Callable[[], float] = time.time,
+        steady: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._make, self._wall = make, wall
+        self._make, self._wall, self._steady = make, wall, steady
         self._store: Optional[Store] = None
         self._opened_for: Any = None
         self._begun = False
-        self._canary_at = 0.0
-        self._refreshed_at = 0.0
-        self._expired_at = 0.0
+        self._canary_at = -math.inf
+        self._refreshed_at = -math.inf
+        self._expired_at = -math.inf
 
     def look(self, settings: Settings) -> list[dict[str, Any]]:
         """One look: the events to send.
@@ -167,19 +176,19 @@ class LedgerWatch:
 
     def _canary(self, store: Store, now: float) -> list[dict[str, Any]]:
         """An event that travels the whole way to a playbook and back into the ledger."""
-        if now - self._canary_at < CANARY_EVERY:
+        if self._steady() - self._canary_at < CANARY_EVERY:
             return []
-        self._canary_at = now
+        self._canary_at = self._steady()
         number = int(now)
         store.control.put("canary_sent", str(number), "ledger")
         return [{"canary": {"number": number}}]
 
     def _housekeeping(self, settings: Settings, store: Store, now: float) -> None:
-        if now - self._expired_at >= _EXPIRE_EVERY:
-            self._expired_at = now
+        if self._steady() - self._expired_at >= _EXPIRE_EVERY:
+            self._expired_at = self._steady()
             store.records.expire(_KEEP)
-        if now - self._refreshed_at >= REFRESH_EVERY:
-            self._refreshed_at = now
+        if self._steady() - self._refreshed_at >= REFRESH_EVERY:
+            self._refreshed_at = self._steady()
             tools = self._make(settings)
             refresh_identities(store, tools, now)
             if tools.slurm is not None:
@@ -192,7 +201,8 @@ def due_events(store: Store, tools: Tools, idle: set[int], now: float) -> list[d
     machines = store.machines.get([incident.machine for incident in incidents if incident.machine])
     waiting = [waiting_of(incident, machines.get(incident.machine)) for incident in incidents]
     look = cheap_look(tools, waits.wanted([each.wait for each in waiting if each.wait is not None]))
-    chosen = pick(waiting, look, now, (os.cpu_count() or 1) - store.claims.going())
+    # what was changed when is told by the database's clock, which need not be ours
+    chosen = pick(waiting, look, now, (os.cpu_count() or 1) - store.claims.going(), store.now() - now)
     if not chosen:
         return []
     return [{"due": {"incidents": sorted(chosen), "dispatch": store.incidents.dispatch(chosen)}}]

@@ -69,6 +69,7 @@ MAX_TRIES = 5  # starts of a step without any outcome (its run was killed each t
 
 _REBOOTING = (plans.REBOOT, plans.FENCE)
 _SLOT_PAUSE = 10.0
+_COMMON_CAUSE_PAUSE = 30.0
 
 
 def run(params: dict[str, Any], _check_mode: bool) -> dict[str, Any]:
@@ -227,6 +228,10 @@ class Frame:
 
     def _begin(self, incident: Incident, work: Work, intent: Mapping[str, Any]) -> Any:
         """Write `started`; a `_Begun`, or the result that says why the step does not begin now."""
+        common = self._common_cause(incident) if incident.step == plans.FENCE else ""
+        if common:
+            wait = Wait(waits.TIME, {}, self._tools.now() + _COMMON_CAUSE_PAUSE)
+            return self._settle(incident, Outcome(incident.id, WAITING, common, wait))
         try:
             row = self._start(incident, intent)
         except Lost as exc:
@@ -243,6 +248,14 @@ class Frame:
             work, intent=row.intent, first_started_at=row.started_at, deadline=row.started_at + seconds
         )
         return _Begun(incident, row, work)
+
+    def _common_cause(self, incident: Incident) -> str:
+        """Why a node is not powered off now: so many others have the same fault by now that it is not the node's."""
+        limits = self._settings.limits
+        alike = self._store.incidents.alike(incident.fault_kind, incident.key, limits.common_cause_window)
+        if incident.request.by or alike + 1 < limits.common_cause_nodes:
+            return ""
+        return "%d nodes have %s: a common cause, no node is powered off for it" % (alike + 1, incident.fault_kind)
 
     def _start(self, incident: Incident, intent: Mapping[str, Any]) -> Optional[StepRow]:
         """The step's row; None when as many nodes reboot as may."""
@@ -318,7 +331,12 @@ class Frame:
         window = self._settings.limits.reboot_window
         reboots = self._store.steps.begun_lately(incident.machine, _REBOOTING, window, incident.id) if machine else 0
         chosen = decide.after_failure(
-            incident.plan, incident.step, outcome.why, bool(machine and machine.bmc_url), not reboots
+            incident.plan,
+            incident.step,
+            outcome.why,
+            bool(machine and machine.bmc_url),
+            not reboots,
+            None if incident.memory.get(plans.ANSWERS_AGAIN) else outcome.proof.get(plans.ANSWERS_AGAIN),
         )
         if not chosen.plan:
             return changes.escalate(chosen.why, memory)

@@ -68,7 +68,13 @@ class History:
 
 @dataclass(frozen=True)
 class Case:
-    """All that a gate may look at. `acted`: the incident has begun a step (always False for a new fault)."""
+    """All that a gate may look at.
+
+    Attributes:
+        acted: the incident has begun a step (always False for a new fault).
+        holds: it has drained its node in Slurm and not begun to give it back.
+        opened_at: since when its incident is open, epoch seconds; None for a new fault.
+    """
 
     kind: str
     scheduler: str
@@ -81,6 +87,8 @@ class Case:
     suggested: str = ""
     request: Request = field(default_factory=Request)
     acted: bool = False
+    holds: bool = False
+    opened_at: Optional[float] = None
 
     @property
     def is_node(self) -> bool:
@@ -109,8 +117,10 @@ Gate = Callable[[Case], str]
 
 
 def stopped(case: Case) -> str:
-    """The emergency stop."""
-    return case.history.stopped
+    """The emergency stop. What stands begun in a ledger of an old backup does not go on before a person approves."""
+    if case.history.stopped or not (case.history.restored and case.acted):
+        return case.history.stopped
+    return "the ledger was restored from an old backup; approve it with `job-recovery approve`"
 
 
 def scope(case: Case) -> str:
@@ -196,6 +206,8 @@ def opted_in(case: Case) -> str:
     consent = consent_of(case.look)
     if consent.problem:
         return "the opt-in cannot be read: %s" % consent.problem
+    if consent.mode == opt_in.SINGLETON and case.look.kubernetes is None:
+        return "the user wants a held successor of the same name to run instead (singleton_dependency), not this job"
     return "" if consent.allowed else "the user did not opt in"
 
 
@@ -352,9 +364,19 @@ def _node_identity(case: Case, look: NodeLook) -> str:
     shell, power = look.shell, look.power
     if shell is not None and shell.machine_id and machine.machine_id and shell.machine_id != machine.machine_id:
         return "SSH reaches a machine with another machine-id than the ledger's"
+    named = look.slurm.hostname if look.slurm is not None else None
+    if shell is not None and shell.hostname and named and _short(shell.hostname) != _short(named):
+        return "SSH reaches %s, and Slurm means %s by this node; run site.yml again" % (
+            ascii(shell.hostname[:64]),
+            ascii(named[:64]),
+        )
     if power is not None and machine.smbios_uuid and not same_machine(power.uuid, machine.smbios_uuid):
         return "the BMC drives a system with another UUID than the node's"
     return ""
+
+
+def _short(hostname: str) -> str:
+    return hostname.partition(".")[0].lower()
 
 
 def _slurm_owner(case: Case, look: NodeLook) -> str:
@@ -363,6 +385,8 @@ def _slurm_owner(case: Case, look: NodeLook) -> str:
         has_slurm = look.machine is not None and look.machine.slurm_name
         why = look.unknown.get(looks.SLURM, "not looked at")
         return "the node's reason is not known: %s" % why if has_slurm else ""
+    if case.holds and node.in_service:
+        return "somebody gave the node back while it was being repaired"
     owners = {reasons.reason_owner(node.reason, ours) for ours in case.history.ours or ("",)}
     if reasons.OURS in owners:
         return ""

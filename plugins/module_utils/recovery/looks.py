@@ -32,7 +32,7 @@ class ShellLook:
     Attributes:
         banner: whether the SSH server told its banner; a frozen node takes the connection and stays silent.
         answers: whether the node helper answered.
-        boot_id, machine_id: as the node itself says; empty where it did not answer.
+        boot_id, machine_id, hostname: as the node itself says; empty where it did not answer.
         slurmd, kubelet: whether the daemon is active; None where that is not known.
     """
 
@@ -42,6 +42,7 @@ class ShellLook:
     machine_id: str = ""
     slurmd: Optional[bool] = None
     kubelet: Optional[bool] = None
+    hostname: str = ""
 
 
 @dataclass(frozen=True)

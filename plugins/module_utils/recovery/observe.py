@@ -143,7 +143,8 @@ def _with_left_overs(look: JobLook, tools: Tools, machines: MachinesOf) -> JobLo
     files = tools.nodes.call({address: ["spool-look", "--job", number] for address in addresses}, HELPER_DEADLINE)
     orphans: Mapping[str, Any] = {}
     if look.job.state == "PENDING":  # while it runs, its processes are no orphans
-        orphans = tools.nodes.call({address: ["orphans", number] for address in addresses}, HELPER_DEADLINE)
+        owner = [] if look.job.uid is None else ["--owner", "%s.%d" % (number, look.job.uid)]
+        orphans = tools.nodes.call({address: ["orphans", number, *owner] for address in addresses}, HELPER_DEADLINE)
     left, trouble = {}, [name for name in names if name not in addresses.values()]
     for address, name in addresses.items():
         answers = [answer for answer in (files.get(address), orphans.get(address)) if answer is not None]
@@ -218,7 +219,7 @@ def _each(names: Sequence[str], read: Callable[[str], Any]) -> Parts:
 
 
 def _shells(tools: Tools, machines: Sequence[Machine]) -> dict[str, ShellLook]:
-    """The SSH port of every machine; the helper of those that greet."""
+    """The SSH port of every machine, without those that could not be asked; the helper of those that greet."""
     addresses = {machine.name: machine.ssh_address for machine in machines if machine.ssh_address}
     if not addresses:
         return {}
@@ -227,6 +228,8 @@ def _shells(tools: Tools, machines: Sequence[Machine]) -> dict[str, ShellLook]:
     answers = tools.nodes.call({address: ["probe"] for address in greeting}, HELPER_DEADLINE)
     made = {}
     for name, address in addresses.items():
+        if banners[address] == node_shell.UNKNOWN:
+            continue  # our own trouble, and no silence of the node
         answer = answers.get(address)
         data = answer.data if answer is not None and answer.error is None else {}
         made[name] = _shell_of(_ALIVE.get(banners[address]), data)
@@ -240,6 +243,7 @@ def _shell_of(banner: Optional[bool], data: Mapping[str, Any]) -> ShellLook:
         answers=bool(data.get("boot_id")),
         boot_id=str(data.get("boot_id") or ""),
         machine_id=str(data.get("machine_id") or ""),
+        hostname=str(data.get("hostname") or ""),
         slurmd=_active(units.get("slurmd.service")),
         kubelet=_active(units.get("kubelet.service")),
     )

@@ -53,6 +53,9 @@ ORDER: tuple[str, ...] = (
     CONFIRM,  # the proof that the fault is gone; closes the incident
 )
 
+# In the proof of a fence that failed: the node is not silent any more. True: Slurm hears it, too.
+ANSWERS_AGAIN = "answers_again"
+
 PLANS: dict[str, tuple[str, ...]] = {
     # how a node's repair goes on is chosen by what is found when it is claimed
     "restart_daemon": (RESTART_DAEMON, CONFIRM),
@@ -90,6 +93,14 @@ PLANS: dict[str, tuple[str, ...]] = {
     "requeue_job": (AWAIT_JOB_END, END_ORPHANS, CLEAN_SPOOL, REQUEUE, CONFIRM),
     "rerun_kubernetes_job": (RERUN, CONFIRM),
 }
+
+
+def is_held(plan: str, step: str) -> bool:
+    """Whether an incident that stands before `step` has drained its node and not begun to give it back."""
+    steps = PLANS.get(plan, ())
+    if DRAIN not in steps or RESUME not in steps or step not in steps:
+        return False
+    return steps.index(DRAIN) < steps.index(step) < steps.index(RESUME)
 
 
 def next_step(plan: tuple[str, ...], done: str) -> str:

@@ -102,6 +102,7 @@ class Limits:
     max_parallel_reboots: int = 4
     boot_timeout: float = 1800.0
     drain_timeout: float = 3600.0
+    reboot_under_jobs: bool = False  # when drain_timeout is over and jobs still run on the node
     step_timeout: float = 300.0
     lease: float = 30.0
     default_attempts: int = 3  # of a job that does not say

@@ -39,6 +39,12 @@ class Canary:
     seen: str
 
 
+def expected(settings: Settings) -> list[str]:
+    """The sources that a site with these settings has."""
+    schedulers = (("slurm", settings.slurm.enabled), ("kubernetes", bool(settings.kubernetes.kubeconfig)))
+    return [name for name, there in schedulers if there] + ["ledger"]
+
+
 def judge(
     beats: Sequence[Mapping[str, Any]], canary: Optional[Canary], expected: Sequence[str], now: float, well: bool
 ) -> list[str]:

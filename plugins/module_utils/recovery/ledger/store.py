@@ -264,6 +264,21 @@ class Claims:
         if not written:
             raise _lost(incident.key)
 
+    def decide(self, incident: Incident, token: str, change: Mapping[str, Any]) -> None:
+        """Write what a run that has begun no step decides about an incident, if the claim is this run's.
+
+        Raises:
+            Lost: the claim is another run's, or the lease is over; nothing was written.
+        """
+        sets, values = assignments(change, "i")
+        written = self._db.write(
+            "UPDATE claims c JOIN incidents i ON i.id = %%s SET %s, c.claimed_at = c.claimed_at + 0.000001 "
+            "WHERE c.target_key = %%s AND c.token = %%s AND c.lease_until > %s" % (sets, NOW),
+            [incident.id, *values, incident.key, token],
+        )
+        if not written:
+            raise _lost(incident.key)
+
     def hold(self, key: str, token: str, work: Callable[[], T]) -> T:
         """Call `work` (ledger writes only) in one transaction in which the claim is this run's.
 
@@ -479,16 +494,17 @@ class Incidents:
             )
         )
 
-    def failures_in_a_row(self, limit: int, no_repairs: Sequence[str]) -> int:
+    def failures_in_a_row(self, kind: str, limit: int, no_repairs: Sequence[str]) -> int:
         """How many of the last repairs failed, counted back to the last one that did not.
 
         Args:
+            kind: node or job; what goes wrong with jobs, which their users can make, stops no repair of a node.
             no_repairs: plans that repair nothing (a quarantine ends with a person by design).
         """
         found = self._db.rows(
             "SELECT state FROM incidents WHERE acted = 1 AND closed_at IS NOT NULL AND plan NOT IN (%s) "
-            "ORDER BY closed_at DESC LIMIT %%s" % marks(no_repairs),
-            [*no_repairs, limit],
+            "AND target_kind = %%s ORDER BY closed_at DESC LIMIT %%s" % marks(no_repairs),
+            [*no_repairs, kind, limit],
         )
         count = 0
         for row in found:

@@ -35,8 +35,9 @@ class AwaitDrained(Plain):
     """Pods are evicted by the eviction API, so disruption budgets hold; jobs are never ended, they are waited for.
 
     Waits for: `node_drained`, then `pods_gone` (evictions are asked for again now and then).
-    When its time is over: a node with jobs left goes on to its repair, as the site's drain_timeout says; pods that a
-    disruption budget or their kind protects make the step fail, by name; pods that are only still ending do not.
+    When its time is over: jobs that still run make the step fail, unless the site has set reboot_under_jobs; what only
+    is left of ended jobs (COMPLETING) does not, as a reboot is what ends that; pods that a disruption budget or their
+    kind protects make the step fail, by name; pods that are only still ending do not.
     Proof: Slurm says drained, no pod of the node is left.
     """
 
@@ -66,6 +67,8 @@ def _drained(work: Work, tools: Tools, node: Optional[Node]) -> Outcome:
     if busy and not over(work, tools):
         until = tools.now() + _EVICT_AGAIN if pods else None
         return waiting(work, "jobs of %s are still running" % name, waits.NODE_DRAINED, {"node": name}, until)
+    if node is not None and node.runs_jobs and not tools.settings.limits.reboot_under_jobs:
+        return failed(work, "jobs still run on %s, and the node is not rebooted under them; it stays drained" % name)
     if pods and not evicting_over:
         args = {"pods": [pod.pod for pod in pods]}
         why = "pods are still on %s: %s" % (work.target.name, _named(pods))

@@ -10,18 +10,29 @@ from typing import Any, Sequence
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.identity import parse_uuid
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.redfish import OFF
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import plans
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Outcome, Tools, Work
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import (
+    FAILED,
+    Outcome,
+    Tools,
+    Work,
+)
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.common import (
+    Answers,
+    ask_nodes,
     boot_to_end,
     bounded,
     done,
     each,
     failed,
+    identity_words,
+    power_off_proved,
     retry,
+    slurm_nodes,
     slurmd_starts,
 )
 
 _LOOK_AGAIN = 2.0
+_PROBE_DEADLINE = 4.0
 
 
 class Fence:
@@ -41,8 +52,29 @@ class Fence:
         }
 
     def act(self, works: Sequence[Work], tools: Tools) -> list[Outcome]:
-        """All nodes at once, each with its own BMC."""
-        return each(works, tools, _fence)
+        """All nodes at once, each with its own BMC; not a node that answers by now (it was waited for since)."""
+        answers = Answers(works, tools)
+        for work, heard in _answering(works, tools):
+            why = "node %s answers again" % work.target.name
+            proof = {plans.ANSWERS_AGAIN: heard}
+            answers.give(Outcome(work.incident, FAILED, why, remember={plans.ANSWERS_AGAIN: True}, proof=proof))
+        for outcome in each(answers.open, tools, _fence):
+            answers.give(outcome)
+        return answers.all()
+
+
+def _answering(works: Sequence[Work], tools: Tools) -> list[tuple[Work, bool]]:
+    """Those that were taken for silent and whose helper answers now, with whether Slurm hears them (or does not know
+    them). Not one that this incident told to reboot: it was alive then, and would not go.
+
+    Raises:
+        RecoveryError: Slurm cannot be asked about one that answers; nobody is powered off meanwhile.
+    """
+    silent = [work for work in works if "reboot_at" not in work.memory and not power_off_proved(work)]
+    told = ask_nodes(silent, tools, lambda work: ["probe", *identity_words(work)], _PROBE_DEADLINE)
+    alive = [work for work in silent if told[work.incident].error is None and told[work.incident].data.get("boot_id")]
+    nodes = slurm_nodes(alive, tools) if alive else {}
+    return [(work, work.incident not in nodes or nodes[work.incident].responding) for work in alive]
 
 
 def _fence(work: Work, tools: Tools) -> Outcome:

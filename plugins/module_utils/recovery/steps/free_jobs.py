@@ -68,9 +68,9 @@ class FreeJobs(Plain):
 def _processes_ended(work: Work) -> bool:
     """Slurm gives the processes of a silent node two minutes to end; only what is known to be dead may be hurried.
 
-    After a reboot over SSH a job is requeued by the registration of the new boot, not earlier.
+    A reboot over SSH was only ordered by now: nobody knows yet when the old system has gone down.
     """
-    return power_off_proved(work) or work.memory.get("same_boot") is False or work.plan == "reboot_over_ssh"
+    return power_off_proved(work) or work.memory.get("same_boot") is False
 
 
 def _candidates(work: Work) -> set[int]:

@@ -54,8 +54,13 @@ class Requeue:
 
 
 def _may_hide(work: Work) -> bool:
-    """A script may have hidden that its step could not start on left-over files: COMPLETED then means nothing."""
-    return work.fault_kind == "stale_spool"
+    """A script may have hidden that its step could not start on left-over files: COMPLETED then means nothing.
+
+    Only where the run that was looked at for the decision had ended so already, with its left-overs on the node: a run
+    that began or ended later has shown nothing, and one that completed is never thrown away.
+    """
+    run = work.memory.get("completed_run")
+    return work.fault_kind == "stale_spool" and run is not None and run == work.intent.get("restart_count")
 
 
 def _requeue(answers: Answers, works: Sequence[Work], tools: Tools, completed: bool) -> None:

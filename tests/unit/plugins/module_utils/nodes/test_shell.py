@@ -27,9 +27,9 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.error
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes.shell import (
     BANNER,
-    NO_ROUTE,
     REFUSED,
     SILENT,
+    UNKNOWN,
     NodeShell,
     parse_address,
     valid_boot_id,
@@ -240,8 +240,8 @@ def test_banner(ssh: Ssh, listen: Callable[[Callable[[socket.socket], None]], st
         listen(say(b"x" * 100000)): SILENT,
         listen(say()): REFUSED,
         "127.0.0.1:1": REFUSED,
-        "no-such-host.invalid": NO_ROUTE,
-        "bad address": NO_ROUTE,
+        "no-such-host.invalid": UNKNOWN,
+        "bad address": UNKNOWN,
     }
     started = time.monotonic()
     assert ssh.shell.banner(list(expected)) == expected

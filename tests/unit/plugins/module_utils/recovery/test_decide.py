@@ -120,7 +120,12 @@ ROWS = [
         case("kubernetes_node_not_ready", SILENT, power=BMC, scheduler="kubernetes"),
         "reboot_by_power",
     ),
-    ("kubelet lives", case("kubernetes_node_not_ready", LIVE_DAEMON, scheduler="kubernetes"), "reboot_over_ssh"),
+    ("kubelet lives", case("kubernetes_node_not_ready", LIVE_DAEMON, scheduler="kubernetes"), WAIT),
+    (
+        "kubelet lives, and the node stays not Ready",
+        replace(case("kubernetes_node_not_ready", LIVE_DAEMON, scheduler="kubernetes"), opened_at=30.0),
+        "reboot_over_ssh",
+    ),
     ("stuck pods", case("pod_stuck_terminating", SILENT, power=BMC, scheduler="kubernetes"), "reboot_by_power"),
     ("drained by Slurm", case("node_drained", LIVE_DAEMON), "reboot_over_ssh"),
     ("drained by Slurm, site says clean", case("node_drained", LIVE_DAEMON, suggested="clean_spool"), "clean_spool"),

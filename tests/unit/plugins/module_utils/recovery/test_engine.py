@@ -467,7 +467,9 @@ def test_what_a_fresh_slurmctld_does_not_know_yet_is_asked_again_soon(
     number = claimed["incidents"][0]["incident"]
     wait = Wait("time", {}, 0.0)
     engine.run(claimed, {"await_boot": lambda work, tools: Outcome(work.incident, WAITING, "boots", wait)})
-    engine.world.state("node1", base, *flags)
+    found = store.incidents.get(number)
+    assert found is not None
+    engine.world.state("node1", base, "DRAIN", *flags, reason=found.reason)
     assert gate(engine.due(number)) == ["maintenance"]
     found = store.incidents.get(number)
     assert found is not None
@@ -554,6 +556,125 @@ def test_a_ledger_from_an_old_backup_only_observes(engine: Engine, store: Store)
     assert gate(engine.claim(fault_of("node2"))) == ["mode"]
     stop.approve(engine.settings, store)
     assert engine.claim(fault_of("node2"))["incidents"]
+
+
+def test_a_claim_that_slept_over_its_lease_decides_nothing(engine: Engine, store: Store) -> None:
+    """It was stopped in the middle of its look; meanwhile another run power-cycled the node and closed the incident."""
+    engine.world.state("node1", "IDLE", "NOT_RESPONDING")
+    engine.world.probes.pop("ssh-node1")  # SSH greets and its helper is silent: Slurm's verdict is awaited
+    number = engine.claim(fault_of("node1"))["waiting"][0]["incident"]
+    engine.world.freeze("node1")
+    read, slept = engine.world.read_many, []
+
+    def sleep_and_read(urls: Any, deadline: Any = None) -> Any:
+        told = read(urls, deadline)
+        if not slept:
+            slept.append(True)
+            end_leases(store)
+            engine.run(engine.due(number))
+            engine.world.state("node1", "ALLOCATED")
+            engine.world.banners["ssh-node1"] = "banner"
+            engine.world.probes["ssh-node1"] = probe(NEW_BOOT)
+        return told
+
+    engine.world.read_many = sleep_and_read  # type: ignore[method-assign]
+    assert gate(engine.due(number)) == ["duplicate"]
+    found = store.incidents.get(number)
+    assert found is not None
+    assert found.state == "closed"
+    end_leases(store)
+    again = engine.due(number)
+    assert not any(step.acted for step in engine.run(again).values())
+
+
+def test_what_stands_begun_in_an_old_backup_does_not_go_on(engine: Engine, store: Store) -> None:
+    engine.world.freeze("node1")
+    claimed = engine.claim(fault_of("node1"))
+    number = claimed["incidents"][0]["incident"]
+    engine.step(claimed["token"], ScriptedStep("drain"))
+    end_leases(store)
+    stop.raise_mark(engine.settings, store, number + 50)  # later numbers were given, then the backup came back
+    store.database.write("DELETE FROM control")
+    again = engine.due(number)
+    assert gate(again) == ["stopped"]
+    assert "approve" in again["refused"][0]["why"]
+    assert not any(step.acted for step in engine.run(again).values())
+
+
+def test_a_node_that_somebody_gave_back_is_left_alone(engine: Engine, store: Store) -> None:
+    """It waited for its turn to reboot, came to itself, and a person resumed it."""
+    engine.settings = settings_of(engine.ledger, engine.settings.state_dir, limits={"max_parallel_reboots": 1})
+    for name in ("node1", "node2"):
+        engine.world.freeze(name)
+    claimed = engine.claim(fault_of("node1", "node2"))
+    for name in ("drain", "cordon"):
+        engine.step(claimed["token"], ScriptedStep(name))
+    results = engine.step(claimed["token"], ScriptedStep("fence"))
+    (waits_for_its_turn,) = [result["incident"] for result in results if result["status"] == WAITING]
+    found = store.incidents.get(waits_for_its_turn)
+    assert found is not None
+    end_leases(store)
+    engine.world.state(found.machine, "ALLOCATED")
+    engine.world.banners["ssh-" + found.machine] = "banner"
+    again = engine.due(waits_for_its_turn)
+    assert gate(again) == ["owner"]
+    assert "gave the node back" in again["refused"][0]["why"]
+    assert not any(step.acted for step in engine.run(again).values())
+
+
+def test_failed_jobs_stop_no_repair_of_a_node(engine: Engine) -> None:
+    for number in (901, 902, 903):
+        engine.world.job_list[str(number)] = Job(
+            number, "FAILED", comment=OPT_IN, partition="main", batch=True, requeue=True, restart_count=0
+        )
+        claimed = engine.claim(job_fault(str(number)))
+        assert claimed["incidents"]
+        engine.run(claimed, {"clean_spool": lambda work, tools: Outcome(work.incident, FAILED, "still there")})
+    engine.world.job_list["904"] = Job(
+        904, "FAILED", comment=OPT_IN, partition="main", batch=True, requeue=True, restart_count=0
+    )
+    assert gate(engine.claim(job_fault("904"))) == ["breaker"]
+    engine.world.freeze("node1")
+    assert engine.claim(fault_of("node1"))["incidents"]
+
+
+def test_the_first_nodes_of_a_common_cause_are_not_powered_off(engine: Engine, store: Store) -> None:
+    """The first look after a switch failed showed three nodes, the next one thirty-seven."""
+    for number in range(4, 41):
+        store.machines.put(engine.world.add("node%d" % number))
+    limits = {"common_cause_nodes": 4, "blast_radius_percent": 10.0}
+    engine.settings = settings_of(engine.ledger, engine.settings.state_dir, limits=limits)
+    first, rest = ["node1", "node2", "node3"], ["node%d" % number for number in range(4, 41)]
+    for name in first:
+        engine.world.freeze(name)
+    claimed = engine.claim(fault_of(*first))
+    for name in ("drain", "cordon"):
+        engine.step(claimed["token"], ScriptedStep(name))
+    for name in rest:
+        engine.world.freeze(name)
+    assert set(gate(engine.claim(fault_of(*rest)))) == {"common_cause"}
+    fence = ScriptedStep("fence")
+    results = engine.step(claimed["token"], fence)
+    assert fence.acted == []
+    assert {result["status"] for result in results} == {WAITING}
+    assert "a common cause" in results[0]["why"]
+
+
+def test_a_fence_that_finds_its_node_alive_gives_it_back(engine: Engine, store: Store) -> None:
+    engine.world.freeze("node1")
+    claimed = engine.claim(fault_of("node1"))
+    number = claimed["incidents"][0]["incident"]
+    answers = {plans.ANSWERS_AGAIN: True}
+
+    def alive(work: Work, _tools: Tools) -> Outcome:
+        return Outcome(work.incident, FAILED, "node node1 answers again", remember=answers, proof=answers)
+
+    steps = engine.run(claimed, {"fence": alive})
+    assert not steps["down"].acted
+    assert not steps["power_on"].acted
+    found = store.incidents.get(number)
+    assert found is not None
+    assert (found.plan, found.state) == ("return_node", "closed")
 
 
 def test_every_fallback_is_a_plan() -> None:

@@ -74,6 +74,12 @@ def healthy(**changes: Any) -> NodeLook:
     return replace(NodeLook(machine=MACHINE, slurm=node("DOWN", "NOT_RESPONDING")), **changes)
 
 
+def named(hostname: str, in_slurm: Optional[str]) -> Case:
+    """A node that calls itself so, and that Slurm's NodeHostName calls so."""
+    shell = ShellLook(True, True, "boot", "a" * 32, hostname=hostname)
+    return case(healthy(shell=shell, slurm=replace(node("IDLE"), hostname=in_slurm)))
+
+
 def job(state: str = "FAILED", *flags: str, **changes: Any) -> JobLook:
     fields = {"partition": "main", "comment": CONSENT, "requeue": True, "batch": True, **changes}
     return JobLook(job=Job(7, state, flags, **fields))
@@ -175,6 +181,10 @@ ROWS: list[tuple[str, Case, str]] = [
     ("identity", case(healthy(shell=ShellLook(True, True, "boot", "b" * 32))), "SSH reaches a machine with another"),
     ("identity", case(healthy(shell=ShellLook(True, True, "boot", "a" * 32))), ""),
     ("identity", case(healthy(shell=ShellLook(False))), ""),
+    ("identity", named("gpu07.cluster.example", "GPU07"), ""),
+    ("identity", named("gpu07", "gpu08"), "SSH reaches 'gpu07', and Slurm means 'gpu08' by this node"),
+    ("identity", named("", "gpu08"), ""),
+    ("identity", named("gpu07", None), ""),
     ("identity", case(healthy(power=PowerLook("On", UUID.upper()))), ""),
     ("identity", case(healthy(power=PowerLook("On", SWAPPED))), ""),
     ("identity", case(healthy(power=PowerLook("On", OTHER))), "the BMC drives a system with another UUID"),

@@ -270,8 +270,24 @@ def test_a_forgotten_job_cannot_be_requeued(site: Site) -> None:
 
 def test_a_script_may_have_hidden_a_failed_launch(site: Site) -> None:
     site.job(11, "COMPLETED")
-    assert site.act_one(at("requeue", fault_kind="stale_spool")).status == "done"
+    work = at("requeue", fault_kind="stale_spool", intent={"restart_count": 0}, memory={"completed_run": 0})
+    assert site.act_one(work).status == "done"
     assert ("requeue", "11") in site.writes
+
+
+@pytest.mark.parametrize(
+    ("kind", "intent", "memory"),
+    [
+        ("stale_spool", {"restart_count": 1}, {"completed_run": 0}),  # another run than the one that was looked at
+        ("stale_spool", {"restart_count": 1}, {}),  # it ran, or waited, when it was looked at
+        ("stale_spool", {}, {}),
+        ("job_failed", {"restart_count": 0}, {"completed_run": 0}),
+    ],
+)
+def test_a_run_that_completed_is_never_thrown_away(site: Site, kind: str, intent: dict, memory: dict) -> None:
+    site.job(11, "COMPLETED", restart_count=intent.get("restart_count", 0))
+    outcome = site.act_one(at("requeue", fault_kind=kind, intent=intent, memory=memory))
+    assert (outcome.status, site.writes) == ("failed", [])
 
 
 def test_a_completing_job_is_waited_for(site: Site) -> None:

@@ -223,11 +223,23 @@ def test_await_drained(site: Site, base: str, flags: tuple, status: str) -> None
     assert status != "waiting" or outcome.wait.kind == "node_drained"
 
 
-def test_a_drain_that_takes_too_long_ends(site: Site) -> None:
-    site.node("node1", "MIXED", "DRAIN", reason=REASON)
-    outcome = site.act_one(late(work_of("await_drained", site.machines["node1"], "reboot_over_ssh")))
-    assert outcome.status == "done"
-    assert "time is over" in outcome.why
+@pytest.mark.parametrize(
+    ("base", "flags", "under_jobs", "status", "why"),
+    [
+        ("MIXED", (), False, "failed", "not rebooted under them"),
+        ("ALLOCATED", ("COMPLETING",), False, "failed", "not rebooted under them"),
+        ("MIXED", (), True, "done", "time is over"),
+        ("IDLE", ("COMPLETING",), False, "done", "time is over"),  # a reboot is what ends it
+    ],
+)
+def test_a_drain_that_takes_too_long_ends(
+    site: Site, base: str, flags: tuple, under_jobs: bool, status: str, why: str
+) -> None:
+    site.node("node1", base, "DRAIN", *flags, reason=REASON)
+    tools = site.tools(limits={"reboot_under_jobs": under_jobs})
+    outcome = site.act_one(late(work_of("await_drained", site.machines["node1"], "reboot_over_ssh")), tools)
+    assert outcome.status == status
+    assert why in outcome.why
 
 
 # ---- reboot and await_boot -----------------------------------------------------------------------------------------
@@ -346,6 +358,29 @@ def test_a_second_reboot_of_an_incident_ends_the_boot_that_it_proved(site: Site,
 
 
 # ---- fence and power_on --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("flags", "heard"), [((), True), (("NOT_RESPONDING",), False)])
+def test_fence_powers_no_node_off_that_answers_again(site: Site, flags: tuple, heard: bool) -> None:
+    site.helper["ssh-node1", "probe"] = {"boot_id": OLD_BOOT}
+    site.node("node1", "ALLOCATED", *flags)
+    outcome = site.act_one(work_of("fence", site.machines["node1"]))
+    assert (outcome.status, site.writes) == ("failed", [])
+    assert outcome.proof == {plans.ANSWERS_AGAIN: heard}
+
+
+def test_fence_ends_a_node_that_would_not_reboot(site: Site) -> None:
+    site.helper["ssh-node1", "probe"] = {"boot_id": OLD_BOOT}
+    work = work_of("fence", site.machines["node1"], memory={"reboot_at": 1.0})
+    assert site.act_one(work).status == "done"
+
+
+def test_fence_waits_for_slurm_where_a_node_answers_again(site: Site) -> None:
+    site.helper["ssh-node1", "probe"] = {"boot_id": OLD_BOOT}
+    site.trouble = Unreachable("slurmctld is down")
+    with pytest.raises(Unreachable):
+        site.act_one(work_of("fence", site.machines["node1"]))
+    assert site.writes == []
 
 
 def test_fence_proves_off(site: Site) -> None:
