@@ -55,7 +55,7 @@ class SlurmWatch:
         self._slurm = slurm
         self._clock = clock
         self._steady = steady
-        self._resend = Resend()
+        self._resend_nodes, self._resend_jobs = Resend(), Resend()
         self._jobs_at = -math.inf  # by the steady clock
         self._jobs_trouble: Optional[RecoveryError] = None
         self._accounting_at = -math.inf  # by the steady clock
@@ -72,16 +72,18 @@ class SlurmWatch:
         if not settings.slurm.enabled:
             return []
         now, steady = self._clock(), self._steady()
-        nodes = await self._nodes()
+        nodes = {(fault.kind, "", fault): None for fault in await self._nodes()}
+        events = events_of(self._resend_nodes.due(nodes, steady), settings.cluster, now)
+        if events:
+            return events  # they wait for no look at ten thousand jobs, which comes with the next one
         if steady - self._jobs_at >= settings.slurm.job_interval:
             self._jobs_at, self._jobs_trouble = steady, None
             try:
                 await self._look_at_jobs(settings.jobs == "all", now)
             except RecoveryError as exc:  # slurmdbd is down, or there is none: nodes are told all the same
                 self._jobs_trouble = exc
-        seen = {(fault.kind, "", fault): None for fault in nodes}
-        seen.update({(fault.kind, suggestion, fault): None for fault, suggestion in self._jobs.items()})
-        events = events_of(self._resend.due(seen, steady), settings.cluster, now)
+        jobs = {(fault.kind, suggestion, fault): None for fault, suggestion in self._jobs.items()}
+        events = events_of(self._resend_jobs.due(jobs, steady), settings.cluster, now)
         if self._jobs_trouble is not None:
             raise Partial(self._jobs_trouble, events)
         return events
