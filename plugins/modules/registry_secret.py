@@ -87,7 +87,7 @@ EXAMPLES = r"""
 - name: Let the pods of two namespaces pull from NVIDIA's registry
   mission_control.job_recovery.registry_secret:
     name: nvcr
-    namespaces: [training, autonomous-job-recovery]
+    namespaces: [training, inference]
     registry: nvcr.io
     password: "{{ vault_nvcr_key }}"
 

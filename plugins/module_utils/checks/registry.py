@@ -32,7 +32,6 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.error
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.registry import look
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.registry.client import (
     BadCredentials,
-    NoPermission,
     RegistryClient,
     TooMany,
 )
@@ -92,6 +91,10 @@ REGISTRY, IMAGE, CHART = "registry", "image", "chart"
 # What became of one question; the word that a result bears.
 PRESENT = "present"
 ACCEPTED = "accepted"
+_ASK_FOR_RIGHTS = (
+    "let the registry's administrator give this account the right to pull (some registries answer so, too, for a name "
+    "that they do not have)"
+)
 #: For each error the word, the status, and what helps; the first that fits.
 _OUTCOMES: tuple[tuple[type[RecoveryError], str, str, str], ...] = (
     (
@@ -100,8 +103,7 @@ _OUTCOMES: tuple[tuple[type[RecoveryError], str, str, str], ...] = (
         FAILED,
         "give credentials that are valid there (mistyped, cut off, expired or revoked ones are all refused alike)",
     ),
-    (NoPermission, "no_permission", FAILED, "let the registry's administrator give this account the right to pull"),
-    (Forbidden, "no_permission", FAILED, "let the registry's administrator give this account the right to pull"),
+    (Forbidden, "no_permission", FAILED, _ASK_FOR_RIGHTS),
     (Absent, "absent", FAILED, "correct the name or the version, or push it there"),
     (UntrustedTls, "untrusted", FAILED, "give the registry's certificate authority as ca_file; nodes need it too"),
     (TooMany, "too_many_requests", UNKNOWN, "wait some minutes, or give credentials"),

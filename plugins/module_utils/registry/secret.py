@@ -134,15 +134,24 @@ def _one(client: KubernetesClient, wanted: Wanted, now: float, check_mode: bool)
             if not check_mode:
                 _apply(client, wanted, plan, secret)
             elif plan.action == pull_secret.CREATE:
-                client.get(path_of("v1", "namespaces", name=wanted.namespace))
-        except Conflict:
-            if attempt + 1 == _ATTEMPTS:
+                _require_namespace(client, wanted.namespace)
+        except (Conflict, Absent) as exc:
+            # it changed, or went, since the look; of a creation it is the namespace that is absent
+            if attempt + 1 == _ATTEMPTS or (secret is None and not isinstance(exc, Conflict)):
                 raise
             continue
         status = REFUSED if plan.action == pull_secret.REFUSE else DONE
         why = "Secret %s/%s: %s" % (wanted.namespace, wanted.name, plan.why) if plan.why else ""
         return Result(wanted.namespace, status, why, plan.before, plan.after, {"found": list(plan.found)})
     raise AssertionError("not reached")
+
+
+def _require_namespace(client: KubernetesClient, namespace: str) -> None:
+    """In check mode, where no creation tells. Raises Absent; who may not look at namespaces is told nothing."""
+    try:
+        client.get(path_of("v1", "namespaces", name=namespace))
+    except Forbidden:
+        return
 
 
 def _apply(client: KubernetesClient, wanted: Wanted, plan: Plan, secret: Optional[dict[str, Any]]) -> None:

@@ -277,6 +277,26 @@ def test_a_change_in_between_is_seen(api, ask):
     assert sorted(content(api)["auths"]) == ["nvcr.io", "other.example.org"]
 
 
+def test_one_that_goes_in_between_is_made(api, ask):
+    stand(api, {"auths": {"nvcr.io": {"auth": b64("a:b")}}})
+    api.tell("PATCH", PATH, 404, status(404, "NotFound"), before=lambda: api.take(PATH))
+    assert ask()["changed"]
+    assert list(content(api)["auths"]) == ["nvcr.io"]
+
+
+def test_one_that_comes_in_between_is_seen(api, ask):
+    def come():
+        stand(api, {"auths": {"nvcr.io": {"auth": PAIR}}}, owned=False)
+
+    api.tell("POST", "/api/v1/namespaces/team/secrets", 409, status(409, "AlreadyExists"), before=come)
+    assert ask()["changed"] is False
+
+
+def test_check_mode_without_the_right_to_see_namespaces(api, ask):
+    api.tell("GET", "/api/v1/namespaces/team", 403, status(403, "Forbidden"))
+    assert ask(check_mode=True)["changed"]
+
+
 def test_every_namespace_has_its_own_answer(api, ask):
     collection = "/api/v1/namespaces/%s/secrets"
     api.tell("POST", collection % "missing", 404, status(404, "NotFound"))
