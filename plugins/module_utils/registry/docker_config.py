@@ -129,12 +129,16 @@ def _not_json(text: str) -> Fault:
 def _split(parsed: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any], list[Fault]]:
     """Its entries, what else is in it, and what is wrong with how they lie."""
     faults = []
-    rest = {key: value for key, value in parsed.items() if key != "auths"}
+    # Go's JSON does not mind capital letters, other clients do
+    name = "auths" if "auths" in parsed else next((key for key in parsed if key.lower() == "auths"), "auths")
+    if name != "auths":
+        faults.append(Fault("auths_letters", "its auths is not written in small letters"))
+    rest = {key: value for key, value in parsed.items() if key != name}
     if any(rest.get(key) for key in _HELPERS):
         text = "credentials are left to a helper program (credsStore, credHelpers), which the kubelet does not ask"
         faults.append(Fault("helper", text, certain=False))
-    if "auths" in parsed:
-        auths = parsed["auths"]
+    if name in parsed:
+        auths = parsed[name]
         if isinstance(auths, dict):
             return auths, rest, faults
         return {}, rest, [Fault("auths_no_object", "its auths is no object"), *faults]

@@ -60,6 +60,7 @@ def test_right_in_any_form(entry):
         ("null", "it is no JSON", None),
         ("{}", "it has no level auths, so the kubelet finds no credentials in it", None),
         (json.dumps({"nvcr.io": GOOD}), "it has no level auths, so the kubelet finds no credentials in it", LOGIN),
+        (json.dumps({"Auths": {"nvcr.io": GOOD}}), "its auths is not written in small letters", LOGIN),
         (json.dumps({"auths": [GOOD]}), "its auths is no object", None),
         (json.dumps({"auths": None}), "its auths is no object", None),
         (

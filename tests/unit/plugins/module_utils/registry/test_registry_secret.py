@@ -128,6 +128,7 @@ def test_equal_forms_are_no_change(api, ask, entry):
         ({"auths": {"https://nvcr.io/v2/": {"auth": PAIR}}}, "'https://nvcr.io/v2/'"),
         ({"auths": {"nvcr.io": {"auth": PAIR}, "https://nvcr.io": {"auth": b64("a:b")}}}, "more than one entry"),
         ({"auths": {"nvcr.io": {"auth": PAIR, "username": "x", "password": "y"}}}, "other credentials"),
+        ({"Auths": {"nvcr.io": {"auth": PAIR}}}, "small letters"),
         ({"auths": []}, "auths is no object"),
         ({"auths": {"nvcr.io": {}}, "credsStore": "desktop"}, "helper"),
     ],
