@@ -223,7 +223,7 @@ systemctl --no-block start {units}
 
 
 def _start_on(instance: Instance, host: str) -> None:
-    services = (*_HEAD_UNITS, "docker-registry") if host == HEAD else (*_NODE_UNITS, "containerd")
+    services = (*_HEAD_UNITS, *registry.UNITS) if host == HEAD else (*_NODE_UNITS, "containerd")
     folders = [folder for folder in _SEEDED if (instance.seed(host) / folder).exists()]
     script = _START_SCRIPT.format(marker=services[0], units=" ".join(services), folders=" ".join(folders))
     ssh.run(instance, host, script)

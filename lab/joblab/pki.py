@@ -65,6 +65,7 @@ def certificates(head_ip: str, bridge_ip: str, nodes: Mapping[str, str]) -> list
         Certificate("kwok", "kwok-controller"),
         Certificate("registry", "registry", server=True,
                     names=("DNS:head", "DNS:localhost", "IP:127.0.0.1", f"IP:{head_ip}")),
+        Certificate("registry-token", "registry-token"),
         Certificate("loki", "loki", server=True, names=("DNS:loki.lab", f"IP:{head_ip}")),
         Certificate("bmc", "bmc", server=True, names=("DNS:bmc", "DNS:localhost", f"IP:{bridge_ip}")),
     ]

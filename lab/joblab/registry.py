@@ -3,30 +3,43 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The lab's registry for images and charts, standing in for NVIDIA's: it refuses whoever has no credentials.
 
-It runs on the head, over TLS by the lab's own authority, as ``head:5000`` (from this machine: the head's address). The
-account is NVIDIA's: the user is literally ``$oauthtoken``, the password an ``nvapi-...`` key, kept in secret/ngc.
+It runs on the head, over TLS by the lab's own authority, as ``head:5000`` (from this machine: the head's address), and
+beside it a small token server, because with tokens, as NVIDIA's and most others have them, a wrong password, a missing
+right and a missing image are different answers. There are two accounts:
+
+- NVIDIA's, which may do everything: the user is literally ``$oauthtoken``, the password an ``nvapi-...`` key, kept in
+  secret/ngc;
+- a guest, who may pull from ``public/`` and nothing else (secret/registry_guest).
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import http.client
 import json
 import secrets
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import urlencode
 
 from . import binaries, command, hostfiles, images, pki
 from .errors import LabError
 from .instance import HEAD, Instance
 
 USER = "$oauthtoken"
+GUEST = "guest"
 PORT = 5000
+TOKEN_PORT = 5001
 #: What the hosts of the lab call it.
 NAME = f"{HEAD}:{PORT}"
 BUSYBOX_REPOSITORY = "lab/busybox"
 BUSYBOX = f"{NAME}/{BUSYBOX_REPOSITORY}:{images.TAG}"
+UNITS = ("lab-registry-tokens", "docker-registry")
+#: What the accounts may do: patterns of repositories, and the actions there.
+_RIGHTS = {USER: {"*": ["*"]}, GUEST: {"public/*": ["pull"]}}
+_SERVICE = "lab"
 
 _FILES = Path(__file__).resolve().parents[1] / "files" / "registry"
 _FOLDER = "/etc/docker/registry"
@@ -34,12 +47,12 @@ _CALL_SECONDS = 20
 _READY_SECONDS = 60
 
 
-def password(instance: Instance) -> str:
-    """The key that the registry wants; made up at its first use and kept (mode 0600, no newline)."""
-    file = instance.secret("ngc")
+def password(instance: Instance, user: str = USER) -> str:
+    """The key of an account; made up at its first use and kept (mode 0600, no newline). As long as NVIDIA's are."""
+    file = instance.secret("ngc" if user == USER else f"registry_{user}")
     if not file.exists():
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        hostfiles.write_private(file, f"nvapi-{secrets.token_urlsafe(32)}")
+        hostfiles.write_private(file, f"nvapi-{secrets.token_urlsafe(48)}")
     return file.read_text(encoding="ascii").strip()
 
 
@@ -62,11 +75,19 @@ def seed(instance: Instance) -> None:
     def put(path: str, content: str | bytes, mode: int = 0o644) -> None:
         hostfiles.put(instance, HEAD, path, content, mode)
 
-    put(f"{_FOLDER}/config.yml", (_FILES / "config.yml").read_bytes())
+    values = {"HEAD_IP": instance.address(HEAD), "TOKEN_PORT": str(TOKEN_PORT)}
+    put(f"{_FOLDER}/config.yml", hostfiles.fill((_FILES / "config.yml").read_text(encoding="utf-8"), values))
     put(f"{_FOLDER}/tls.crt", (keys / "registry.crt").read_bytes())
     put(f"{_FOLDER}/tls.key", (keys / "registry.key").read_bytes(), 0o600)
-    put(f"{_FOLDER}/password", password(instance), 0o600)
-    put("/usr/local/sbin/lab-registry-prepare", (_FILES / "lab-registry-prepare").read_bytes(), 0o755)
+    put(f"{_FOLDER}/ca.crt", (keys / "ca.crt").read_bytes())
+    put(f"{_FOLDER}/token.crt", (keys / "registry-token.crt").read_bytes())
+    put(f"{_FOLDER}/token.key", (keys / "registry-token.key").read_bytes(), 0o600)
+    accounts = {user: {"password": password(instance, user), "rights": rights} for user, rights in _RIGHTS.items()}
+    put(f"{_FOLDER}/accounts.json", json.dumps(accounts), 0o600)
+    for program in ("lab-registry-prepare", "lab-registry-tokens"):
+        put(f"/usr/local/sbin/{program}", (_FILES / program).read_bytes(), 0o755)
+    put(f"{hostfiles.UNITS}/lab-registry-tokens.service", (_FILES / "lab-registry-tokens.service").read_bytes())
+    hostfiles.enable(instance, HEAD, "lab-registry-tokens.service")
     put(f"{hostfiles.UNITS}/docker-registry.service.d/lab-registry.conf", (_FILES / "lab.conf").read_bytes())
     hostfiles.enable(instance, HEAD, "docker-registry.service", "/usr/lib/systemd/system")
 
@@ -81,24 +102,26 @@ def wait_ready(instance: Instance, timeout: float = _READY_SECONDS) -> None:
         except OSError:
             return False
 
-    command.wait_for("the registry answers", ready, timeout=timeout)
+    command.wait_for("the registry answers (on the head: journalctl -u docker-registry -u lab-registry-tokens)",
+                     ready, timeout=timeout)
     with _Client(instance, authenticated=False) as stranger:
         status = stranger.status("GET", "/v2/")
     if status != http.client.UNAUTHORIZED:
         raise LabError(f"The registry answered {status} to a request without credentials instead of 401")
 
 
-def push_busybox(instance: Instance) -> str:
+def push_busybox(instance: Instance, repository: str = BUSYBOX_REPOSITORY) -> str:
     """Push the lab's busybox image unless it is there; return its reference."""
     applets = binaries.find("applets").read_text(encoding="utf-8").split()
-    push(instance, BUSYBOX_REPOSITORY, images.busybox(BUSYBOX, binaries.find("busybox"), applets))
-    return BUSYBOX
+    reference = f"{NAME}/{repository}:{images.TAG}"
+    push(instance, repository, images.busybox(reference, binaries.find("busybox"), applets))
+    return reference
 
 
 def push(instance: Instance, repository: str, image: images.Image, tag: str = images.TAG) -> None:
     """Push an image to REPOSITORY:TAG. Nothing is sent if the registry has the same one."""
     manifest = image.manifest
-    with _Client(instance) as client:
+    with _Client(instance, repository) as client:
         if client.digest(f"/v2/{repository}/manifests/{tag}") == images.digest(manifest):
             return
         for blob in (image.config, image.layer):
@@ -108,16 +131,18 @@ def push(instance: Instance, repository: str, image: images.Image, tag: str = im
 
 
 class _Client:
-    """The few calls of the registry's HTTP API (OCI distribution 1.1) that a push needs, on one connection."""
+    """The few calls of the registry's HTTP API (OCI distribution 1.1) that a push needs, on one connection.
 
-    def __init__(self, instance: Instance, *, authenticated: bool = True) -> None:
+    Raises OSError if its token server does not answer or gives no token.
+    """
+
+    def __init__(self, instance: Instance, repository: str = "", *, authenticated: bool = True) -> None:
         context = ssl.create_default_context(cafile=str(pki.path(instance) / "ca.crt"))
         host = instance.address(HEAD)
-        self._connection = http.client.HTTPSConnection(host, PORT, timeout=_CALL_SECONDS, context=context)
         self._headers = {"Accept": images.MANIFEST_TYPE}
         if authenticated:
-            token = base64.b64encode(f"{USER}:{password(instance)}".encode()).decode()
-            self._headers["Authorization"] = f"Basic {token}"
+            self._headers["Authorization"] = f"Bearer {_token(instance, repository, context)}"
+        self._connection = http.client.HTTPSConnection(host, PORT, timeout=_CALL_SECONDS, context=context)
 
     def __enter__(self) -> _Client:
         return self
@@ -162,3 +187,18 @@ class _Client:
         separator = "&" if "?" in path else "?"
         self.expect(http.client.CREATED, "PUT", f"{path}{separator}digest={digest}", blob,
                     {"Content-Type": "application/octet-stream"})
+
+
+def _token(instance: Instance, repository: str, context: ssl.SSLContext) -> str:
+    """A token with which to pull from and push to a repository (none: only to log in)."""
+    query = {"service": _SERVICE, **({"scope": f"repository:{repository}:pull,push"} if repository else {})}
+    account = base64.b64encode(f"{USER}:{password(instance)}".encode()).decode()
+    connection = http.client.HTTPSConnection(
+        instance.address(HEAD), TOKEN_PORT, timeout=_CALL_SECONDS, context=context)
+    with contextlib.closing(connection):
+        connection.request("GET", f"/token?{urlencode(query)}", headers={"Authorization": f"Basic {account}"})
+        response = connection.getresponse()
+        body = response.read()
+    if response.status != http.client.OK:
+        raise ConnectionError(f"The token server of the registry answered {response.status}")
+    return json.loads(body)["token"]
