@@ -5,8 +5,9 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 SCENARIO ?=
+PYTHON_VERSION ?=
 
-.PHONY: help demo test lint sanity unit molecule lab-up lab-down env pins wheelhouse changelog dist clean
+.PHONY: help demo test lint sanity unit molecule lab-up lab-down env pins wheelhouse bundle changelog dist clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +44,9 @@ pins:  ## writes requirements/*.txt anew from requirements/*.in
 
 wheelhouse:  ## collects the controller's Python packages for sites without network; prints the folder
 	@tools/wheelhouse
+
+bundle:  ## one archive with all that a site without network needs; another Python: make bundle PYTHON_VERSION=3.12
+	@tools/bundle $(PYTHON_VERSION)
 
 changelog:  ## writes CHANGELOG.md for the version in galaxy.yml, at a release
 	@tools/with-env antsibull-changelog release

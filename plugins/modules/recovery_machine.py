@@ -40,7 +40,9 @@ options:
         description: Where its SSH server listens, C(host) or C(host:port).
         type: str
       bmc_url:
-        description: The Redfish ComputerSystem of its BMC, C(https://address/redfish/v1/Systems/ID); empty for none.
+        description:
+          - The Redfish ComputerSystem of its BMC, C(https://address/redfish/v1/Systems/ID); empty for none.
+          - C(site:NAME) where the site's own commands switch it, NAME being what they call it.
         type: str
       smbios_uuid:
         description: Its SMBIOS UUID, as the node itself tells it. Without it the BMC is never used.

@@ -112,6 +112,11 @@ version:
   returned: success
   type: str
   sample: 24.11.5
+slurmd_spool_dir:
+  description: SlurmdSpoolDir as it stands in the configuration, with its C(%h) and C(%n).
+  returned: success
+  type: str
+  sample: /var/spool/slurmd/%n
 spool_dirs:
   description: slurmd's spool of each node by NodeName, with C(%h) and C(%n) resolved.
   returned: success

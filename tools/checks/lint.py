@@ -24,6 +24,7 @@ def commands() -> list[tuple[str, list[str]]]:
     """The command of each check. Those in python live beside this file and need the tool environment."""
     return [
         ("ruff", ["ruff", "check", "--no-cache", ".", *scripts_of("python", "python3")]),
+        ("Python 3.9", ["vermin", "--target=3.9-", "--no-tips", "--violations", "--quiet", "plugins", "extensions"]),
         ("yamllint", ["yamllint", "--strict", "."]),
         ("shellcheck", ["shellcheck", "--external-sources", *scripts_of("sh", "bash", suffix=".sh")]),
         ("words", ["bash", "tools/checks/words.sh"]),

@@ -80,8 +80,8 @@ def run(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     """Ask Slurm and judge. Nothing is ever changed.
 
     Returns:
-        `{"changed": false, "checks": [...], "version", "spool_dirs": {NodeName: path}, "state_save_location"}`; the
-        last three are empty when Slurm gave no answer.
+        `{"changed": false, "checks": [...], "version", "slurmd_spool_dir", "spool_dirs": {NodeName: path},
+        "state_save_location"}`; the last four are empty when Slurm gave no answer.
     """
     del check_mode  # reads only
     said = ask(SlurmCli(params["bin_dir"], params["timeout"]), params["user"])
@@ -98,6 +98,7 @@ def run(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
         "changed": False,
         "checks": [check.as_dict() for check in judge(said, wanted)],
         "version": config.get("SLURM_VERSION", ""),
+        "slurmd_spool_dir": config.get("SlurmdSpoolDir", ""),
         "spool_dirs": dict(said.spool_dirs),
         "state_save_location": config.get("StateSaveLocation", ""),
     }

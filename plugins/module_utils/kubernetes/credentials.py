@@ -82,6 +82,20 @@ def load(kubeconfig: str = "", context: str = "", environ: Optional[Mapping[str,
     return _kubeconfig(os.path.expanduser(path), context)
 
 
+def contexts(kubeconfig: str) -> tuple[list[str], str]:
+    """The names of a kubeconfig's contexts, and of its current one (empty where it has none).
+
+    Raises:
+        Unreadable: the file is missing or is not what it should be.
+    """
+    path = os.path.expanduser(kubeconfig)
+    data = _read(path)
+    entries = data.get("contexts") or []
+    names = [str(entry["name"]) for entry in entries if isinstance(entry, Mapping) and entry.get("name")]
+    current = str(data.get("current-context") or "")
+    return names, current if current in names else ""
+
+
 def ssl_context(credentials: Credentials) -> ssl.SSLContext:
     """TLS as the credentials want it.
 
@@ -131,6 +145,16 @@ def _service_account(environ: Mapping[str, str]) -> Credentials:
 
 
 def _kubeconfig(path: str, context: str) -> Credentials:
+    data = _read(path)
+    chosen = context or data.get("current-context") or ""
+    links = _named(path, data, "context", chosen)
+    user = _named(path, data, "user", links["user"]) if links.get("user") else {}
+    if "exec" in user or "auth-provider" in user:
+        return _by_official_client(path, chosen)
+    return _plain(path, _named(path, data, "cluster", links.get("cluster", "")), user)
+
+
+def _read(path: str) -> Mapping[str, Any]:
     if yaml is None:
         raise Unreadable("kubeconfig %s: the Python library PyYAML is missing" % path, "install it for this Python")
     try:
@@ -139,12 +163,7 @@ def _kubeconfig(path: str, context: str) -> Credentials:
         raise Unreadable("kubeconfig %s: no YAML (%s)" % (path, type(exc).__name__)) from None
     if not isinstance(data, Mapping):
         raise Unreadable("kubeconfig %s: no mapping" % path)
-    chosen = context or data.get("current-context") or ""
-    links = _named(path, data, "context", chosen)
-    user = _named(path, data, "user", links["user"]) if links.get("user") else {}
-    if "exec" in user or "auth-provider" in user:
-        return _by_official_client(path, chosen)
-    return _plain(path, _named(path, data, "cluster", links.get("cluster", "")), user)
+    return data
 
 
 def _named(path: str, data: Mapping[str, Any], kind: str, name: str) -> Mapping[str, Any]:

@@ -47,8 +47,9 @@ def _call(function, here, jobs: list) -> dict:
     if not config.spool_dir:
         raise Refusal("absent", "no slurmd spool is configured on this node")
     name = config.node_name or os.uname().nodename.partition(".")[0]
+    path = config.spool_dir.replace("%n", name).replace("%h", os.uname().nodename.partition(".")[0])
     wanted = [str(job) for job in jobs] or None
     try:
-        return function(config.spool_dir, name, wanted, config.state_save_location, here.proc)
+        return function(path, name, wanted, config.state_save_location, here.proc)
     except spool.SpoolRefused as exc:
         raise Refusal("absent" if exc.cause == "absent" else "failed", str(exc)) from exc

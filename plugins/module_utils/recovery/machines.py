@@ -14,8 +14,12 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes
     parse_address,
     valid_boot_id,
 )
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.http import split_url
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.drivers import check_address
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.identity import parse_uuid
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.site_command import (
+    check_commands,
+    is_site_address,
+)
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import valid_node_name
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.database import Duplicate
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.store import (
@@ -57,7 +61,10 @@ def run(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     wanted = {str(item["name"]): item for item in params["machines"]}
     for item in wanted.values():
         check(item)
-    with open_store(load(params["settings"]).ledger) as store:
+    settings = load(params["settings"])
+    if any(is_site_address(item.get("bmc_url") or "") for item in wanted.values()):
+        check_commands(settings.power)  # at installation, and not when a node is down
+    with open_store(settings.ledger) as store:
         known = store.machines.get(list(wanted))
         if params["state"] == "absent":
             return _remove(store, known, check_mode)
@@ -82,7 +89,7 @@ def check(item: Mapping[str, Any]) -> None:
     if item.get("ssh_address"):
         parse_address(item["ssh_address"], 22)
     if item.get("bmc_url"):
-        split_url(item["bmc_url"])
+        check_address(item["bmc_url"])
     if item.get("smbios_uuid") and parse_uuid(item["smbios_uuid"]) is None:
         raise BadInput("machine %s: smbios_uuid identifies nothing" % _shown(item), "leave it out")
     if item.get("machine_id") and not _MACHINE_ID.match(item["machine_id"]):

@@ -83,6 +83,22 @@ class NodeSettings:
 
 
 @dataclass(frozen=True)
+class PowerCommands:
+    """The site's own power commands, for nodes whose power address is `site:NAME`; see `power.site_command`.
+
+    Each command is a list of arguments, each pattern a regular expression for one line of what `status` prints;
+    `{name}` stands for the node's name.
+    """
+
+    status: tuple[str, ...] = ()
+    switch_on: tuple[str, ...] = ()
+    switch_off: tuple[str, ...] = ()
+    identify: tuple[str, ...] = ()  # prints the SMBIOS UUID that the power device itself tells
+    on_pattern: str = ""
+    off_pattern: str = ""
+
+
+@dataclass(frozen=True)
 class PowerSettings:
     """Redfish BMCs. `credentials_file` holds `user:password` (mode 0600)."""
 
@@ -90,6 +106,7 @@ class PowerSettings:
     ca_file: str = ""
     timeout: float = 10.0
     off_timeout: float = 60.0  # how long a ForceOff may take until the BMC says Off
+    commands: PowerCommands = field(default_factory=PowerCommands)
 
 
 @dataclass(frozen=True)

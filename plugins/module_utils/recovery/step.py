@@ -42,7 +42,7 @@ class Machine:
     slurm_name: str = ""
     kubernetes_name: str = ""
     ssh_address: str = ""
-    bmc_url: str = ""  # https://address[:port]/redfish/v1/Systems/ID
+    bmc_url: str = ""  # https://address[:port]/redfish/v1/Systems/ID, or site:NAME
     smbios_uuid: str = ""
     machine_id: str = ""
     boot_id: str = ""  # the last one seen while healthy

@@ -10,7 +10,7 @@ from typing import Callable, Mapping, Optional, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.client import KubernetesClient
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes.shell import NodeShell
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.redfish import Power
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.drivers import Power
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import Settings
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Machine, Tools, Work
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.cli import SlurmCli

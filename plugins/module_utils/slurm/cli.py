@@ -53,11 +53,15 @@ class Slurm:
     Args:
         bin_dir: where the commands are; default PATH.
         timeout: seconds for each command.
+        conf: slurm.conf, where it is not the one that the commands find by themselves.
     """
 
-    def __init__(self, bin_dir: str | None = None, timeout: float = DEFAULT_TIMEOUT) -> None:
+    def __init__(
+        self, bin_dir: str | None = None, timeout: float = DEFAULT_TIMEOUT, conf: str | None = None
+    ) -> None:
         self._bin_dir = bin_dir or None
         self._timeout = timeout
+        self._conf = conf or None
         self._commands = Commands()
 
     def _run(self, operation: Operation[Any]) -> Any:
@@ -65,7 +69,7 @@ class Slurm:
 
     def within(self, seconds: float) -> Slurm:
         """Return the same adapter with a deadline of at most `seconds` a command."""
-        other = type(self)(self._bin_dir, min(seconds, self._timeout))
+        other = type(self)(self._bin_dir, min(seconds, self._timeout), self._conf)
         other._commands = self._commands
         return other
 
@@ -156,6 +160,11 @@ class Slurm:
             )
         return program
 
+    @property
+    def _environment(self) -> dict[str, str]:
+        ours = environment(os.environ)
+        return {**ours, "SLURM_CONF": self._conf} if self._conf else ours
+
     def _timed_out(self, argv: Argv) -> TimedOut:
         return TimedOut(
             "%s did not end within %g s; what it should tell or do is unknown" % (argv[0], self._timeout),
@@ -181,7 +190,7 @@ class SlurmCli(Slurm):
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                env=environment(os.environ),
+                env=self._environment,
                 start_new_session=True,
             )
         except OSError as exc:
@@ -220,7 +229,7 @@ class AsyncSlurmCli(Slurm):
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                env=environment(os.environ),
+                env=self._environment,
                 start_new_session=True,
             )
         except OSError as exc:

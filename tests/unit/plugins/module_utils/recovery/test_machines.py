@@ -79,6 +79,8 @@ def test_two_machines_cannot_have_one_name(settings: str) -> None:
         {"ssh_address": "10.0.0.1 -oProxyCommand=id"},
         {"ssh_address": "-oProxyCommand=id"},
         {"bmc_url": "file:///etc/passwd"},
+        {"bmc_url": "site:node1; reset"},
+        {"bmc_url": "site:node1"},  # the settings have no power commands
         {"smbios_uuid": "00000000-0000-0000-0000-000000000000"},
         {"smbios_uuid": "none"},
         {"machine_id": "x"},

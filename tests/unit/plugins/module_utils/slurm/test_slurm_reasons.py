@@ -85,6 +85,9 @@ def test_split_reason(reason: str, parts: list[str]) -> None:
     ("Action: replace", None, reasons.TOOL),
     ("[node_problem] gpu", None, reasons.TOOL),
     ("Drained by CMDaemon", None, reasons.TOOL),
+    ("drained by cmdaemon", None, reasons.TOOL),
+    (OURS + ",Drained by CMDaemon", OURS, reasons.PERSON),  # drainReasonPolicy APPEND: whatever the separator
+    ("cmd: out of disk", None, reasons.PERSON),
     ("root", None, reasons.PERSON),
 ])
 def test_owner(reason: str, ours: str, owner: str) -> None:
