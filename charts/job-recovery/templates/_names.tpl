@@ -1,0 +1,14 @@
+{{/* The names and rights are those of plugins/module_utils/kubernetes/rbac.py; tests hold the two together. */}}
+{{- define "job-recovery.name" -}}
+mission-control-job-recovery
+{{- end -}}
+
+{{- define "job-recovery.rules" -}}
+{{- .Files.Get "files/rules.yaml" -}}
+{{- end -}}
+
+{{- define "job-recovery.subject" -}}
+- kind: ServiceAccount
+  name: {{ .Values.account.name }}
+  namespace: {{ .Release.Namespace }}
+{{- end -}}
