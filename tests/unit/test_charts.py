@@ -42,7 +42,7 @@ def test_the_chart_makes_the_objects_of_the_role():
     found = [(kind, re.sub(r"\{\{.*?\}\}", lambda match: names[match.group()], name)) for kind, name in made]
     wanted = account.objects("ns", "job-recovery", ["x"])[1:]
     assert found == [(each["kind"], each["metadata"]["name"]) for each in wanted]
-    assert rbac.NAME in template("_names.tpl")
+    assert values["name"] == rbac.NAME
 
 
 def test_the_policy_knows_the_names_that_recovery_writes():

@@ -1,5 +1,5 @@
 {{- if .Values.admissionPolicy.enabled }}
-{{- $name := include "job-recovery.name" . -}}
+{{- $name := .Values.name -}}
 {{- $account := printf "system:serviceaccount:%s:%s" .Release.Namespace .Values.account.name -}}
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy

@@ -1,5 +1,5 @@
-{{- $name := include "job-recovery.name" . -}}
-{{- $rules := include "job-recovery.rules" . | fromYaml -}}
+{{- $name := .Values.name -}}
+{{- $rules := .Files.Get "files/rules.yaml" | fromYaml -}}
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata:
