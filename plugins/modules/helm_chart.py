@@ -88,7 +88,9 @@ options:
     type: bool
     default: true
   take_ownership:
-    description: Make objects that are there already part of the release, where otherwise it fails.
+    description:
+      - Make objects that are there already part of the release, and take over their fields from whoever set them, where
+        otherwise it fails.
     type: bool
     default: false
   wait:

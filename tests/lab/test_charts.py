@@ -27,6 +27,7 @@ import pytest
 import yaml
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import (
     Absent,
+    BadInput,
     Conflict,
     Forbidden,
     RecoveryError,
@@ -174,35 +175,26 @@ def test_installed_unchanged_upgraded_and_removed(site, namespace):
     assert not site.run(state="absent", namespace=namespace)["changed"]
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "why"),
-    [
-        ({"password": "nvapi-wrong-0123456789"}, Forbidden, "not accepted"),
-        ({"username": None}, Forbidden, "wants an account"),
+def test_what_goes_wrong_at_the_registry_is_told_apart(site):
+    """One test for all: each of them takes a second, and a test by itself takes four to begin."""
+    token = registry.password(site.lab)
+    wrong = [
+        ({"password": "nvapi-wrong-0123456789", "password_file": None}, Forbidden, "not accepted"),
+        ({"username": None, "password_file": None}, Forbidden, "wants an account"),
         ({"version": "9.9.9"}, Absent, "no such chart or version"),
-        ({"chart": "other"}, Absent, "no such chart or version"),
+        ({"chart": site.address("other")}, Absent, "no such chart or version"),
         ({"ca_file": None}, Unreachable, "TLS failed"),
-        ({"port": 1}, Unreachable, "does not answer"),
-        ({"values": "token"}, RecoveryError, "hold a credential"),
-    ],
-)
-def test_what_goes_wrong_at_the_registry_is_told_apart(site, options, error, why):
+        ({"chart": site.address().replace(f":{registry.PORT}", ":1")}, Unreachable, "does not answer"),
+        ({"values": {"a": [base64.b64encode(b"x" + token.encode()).decode()]}}, BadInput, "hold a credential"),
+    ]
     params = {"namespace": "default", "version": "1.0.0", **site.account, "chart": site.address()}
-    if "password" in options or "username" in options:
-        params["password_file"] = None
-    if "chart" in options:
-        options = {"chart": site.address(options["chart"])}
-    if "port" in options:
-        options = {"chart": site.address().replace(f":{registry.PORT}", ":1")}
-    if "values" in options:
-        options = {"values": {"a": [base64.b64encode(b"x" + registry.password(site.lab).encode()).decode()]}}
-    with pytest.raises(error, match=why) as caught:
-        site.run(**{**params, **options})
-    assert not any(
-        form in str(caught.value.fields) + str(caught.value) for form in forms_of(registry.password(site.lab))
-    )
+    for options, error, why in wrong:
+        with pytest.raises(error, match=why) as caught:
+            site.run(**{**params, **options})
+        said = f"{caught.value} {caught.value.fields}"
+        assert not any(form in said for form in forms_of(token)), options
+        assert not site.left(), options
     assert site.newest("default") is None
-    assert not site.left()
 
 
 def test_dockers_own_login(site, namespace):
@@ -261,6 +253,20 @@ def test_a_provenance_is_proved(site, namespace):
         site.run(keyring=str(FILES / "other.gpg"), **common)
     with pytest.raises(Conflict, match="provenance does not hold"):
         site.run(**{**common, "keyring": str(FILES / "maker.gpg"), "chart": str(site.folder / "front-1.0.0.tgz")})
+
+
+def test_what_is_there_already_is_taken_over_only_when_asked(site, namespace):
+    pod = {
+        "metadata": {"labels": {"app": "front"}},
+        "spec": {"containers": [{"name": "main", "image": "lab.local/pause:0"}]},
+    }
+    spec = {"selector": {"matchLabels": {"app": "front"}}, "template": pod}
+    site.api.create(client.path_of("v1", "namespaces"), {"metadata": {"name": namespace}})
+    site.api.create(client.path_of("apps/v1", "deployments", namespace), {"metadata": {"name": "front"}, "spec": spec})
+    common = {"namespace": namespace, "chart": str(site.folder / "front-1.0.0.tgz")}
+    with pytest.raises(Conflict, match="take_ownership"):
+        site.run(**common)
+    assert site.run(take_ownership=True, **common)["release"]["status"] == "deployed"
 
 
 def test_a_full_disk(site):

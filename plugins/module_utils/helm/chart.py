@@ -257,7 +257,7 @@ class _Run:
         args += ["--reset-values", "--values", "-", "--description", releases.description(wanted.digests)]
         args += ["--labels", "%s=%s" % (releases.OWNER_LABEL, releases.OWNER)]
         args += ["--create-namespace"] if self._params["create_namespace"] else []
-        args += ["--take-ownership"] if self._params["take_ownership"] else []
+        args += self._ownership(helm) if self._params["take_ownership"] else []
         args += ["--wait"] if self._params["wait"] else []
         begun = before.revision if before is not None else 0
         progress = _Progress(self._client, self._story, self._namespace, self._name, begun + 1)
@@ -312,6 +312,12 @@ class _Run:
         args += ["--kubeconfig", os.path.expanduser(path)] if path and path != credentials.IN_CLUSTER else []
         args += ["--kube-context", self._params["context"]] if self._params["context"] else []
         return args
+
+    @staticmethod
+    def _ownership(helm: Helm) -> list[str]:
+        """Helm 4 applies on the server, where fields have owners as well; Helm 3 knows no option for them."""
+        version = helm.run(["version", "--template", "{{.Version}}"]).stdout.strip()
+        return ["--take-ownership"] if version.startswith("v3.") else ["--take-ownership", "--force-conflicts"]
 
     def _require_no_helm(self) -> None:
         helms = helms_at(self._name, self._params["helm"])
@@ -391,6 +397,7 @@ class _Story:
 
 
 _AGAIN = "run again: what is done stays done"
+_TAKE = "remove them, or set take_ownership: true to make them its own"
 
 # What helm says when it could not deploy, in the order in which it is looked for.
 _MEANINGS: tuple[tuple[str, type[RecoveryError], str, str], ...] = (
@@ -404,9 +411,9 @@ _MEANINGS: tuple[tuple[str, type[RecoveryError], str, str], ...] = (
         r"cannot be imported into the current release|invalid ownership metadata",
         Conflict,
         "objects of its are there already and do not belong to it",
-        "remove them, or set take_ownership: true to make them its own",
+        _TAKE,
     ),
-    (r"conflict(?:s)? with \"|apply failed with \d+ conflict", Conflict, "others own fields of its objects", ""),
+    (r"conflict(?:s)? with \"|apply failed with \d+ conflict", Conflict, "others own fields of its objects", _TAKE),
     (
         r"cluster unreachable|connection re(?:fused|set)|\beof\b|no such host|no route to host|i/o timeout|etcdserver",
         Unreachable,
@@ -415,7 +422,7 @@ _MEANINGS: tuple[tuple[str, type[RecoveryError], str, str], ...] = (
     ),
     (r"no space left on device", RecoveryError, "no space is left on this machine", "free some, or set work_dir"),
     (
-        r"specifications of the schema|execution error|parse error|template:|error validating|no matches for|invalid:",
+        r"of the schema|execution error|parse error|template:|error validating|no matches for|invalid:|typed patch",
         BadInput,
         "the chart and its values make no valid objects",
         "correct the values",

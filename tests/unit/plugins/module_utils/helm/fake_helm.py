@@ -17,10 +17,10 @@ _PROGRAM = r"""#!%(python)s
 import json, os, pathlib, signal, sys, time, urllib.request
 folder = pathlib.Path(%(folder)r)
 VALUED = {"--namespace", "--timeout", "--kubeconfig", "--kube-context", "--values", "--description", "--labels",
-          "--registry-config", "--destination", "--version", "--ca-file", "--keyring", "--username"}
-FLAGS = {"--install", "--reset-values", "--create-namespace", "--take-ownership", "--wait", "--ignore-not-found",
-         "--plain-http", "--verify", "--password-stdin"}
-VERBS = {"upgrade", "uninstall", "pull", "verify", "repo"}
+          "--template", "--registry-config", "--destination", "--version", "--ca-file", "--keyring", "--username"}
+FLAGS = {"--install", "--reset-values", "--create-namespace", "--take-ownership", "--force-conflicts", "--wait",
+         "--ignore-not-found", "--plain-http", "--verify", "--password-stdin"}
+VERBS = {"version", "upgrade", "uninstall", "pull", "verify", "repo"}
 args, options, words = sys.argv[1:], {}, []
 while args:
     word = args.pop(0)

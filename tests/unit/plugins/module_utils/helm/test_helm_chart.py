@@ -252,6 +252,7 @@ def test_a_failed_install_explains_itself(site):
         ("values don't meet the specifications of the schema(s)", BadInput, "no valid objects"),
         ('secrets is forbidden: User "x" cannot create resource "secrets"', Forbidden, "not allowed"),
         ('namespaces "apps" not found', RecoveryError, "create_namespace"),
+        ("failed to create typed patch object: expected numeric, got string", BadInput, "no valid objects"),  # [lab]
         ("something new", RecoveryError, "something new"),
     ],
 )
@@ -270,6 +271,16 @@ def test_the_api_server_goes_away_in_the_middle(site):
     with pytest.raises(Unreachable, match="upgrade of release web in apps: how far it came is not known") as caught:
         site.run()
     assert "connection refused" in caught.value.fields["stderr"]
+
+
+@pytest.mark.parametrize(("version", "forces"), [("v3.19.0", False), ("v4.1.4", True)])
+def test_taking_over_what_is_there(site, version, forces):
+    post = [(site.api.url + SECRETS, records.secret())]
+    site.helm.plays(version=[{"stdout": version}], upgrade=[{"post": post}])
+    site.run(take_ownership=True, wait=False)
+    (call,) = site.upgrades
+    assert call["options"]["--take-ownership"] is True
+    assert call["options"].get("--force-conflicts", False) is forces
 
 
 def test_it_is_not_believed_that_helm_waited(site):
