@@ -255,7 +255,9 @@ class _Run:
         helm = self._helm()
         args = ["upgrade", "--install", self._name, chart.path, *self._where(helm)]
         args += ["--reset-values", "--values", "-", "--description", releases.description(wanted.digests)]
-        args += ["--labels", "%s=%s" % (releases.OWNER_LABEL, releases.OWNER)]
+        if before is None or before.status == releases.UNINSTALLED:
+            # never on what somebody else has installed: uninstall.yml removes what bears it
+            args += ["--labels", "%s=%s" % (releases.OWNER_LABEL, releases.OWNER)]
         args += ["--create-namespace"] if self._params["create_namespace"] else []
         args += self._ownership(helm) if self._params["take_ownership"] else []
         args += ["--wait"] if self._params["wait"] else []

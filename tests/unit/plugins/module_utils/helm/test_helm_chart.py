@@ -140,6 +140,7 @@ def test_upgrade(site, there, options, because):
     done = site.run(**options)
     assert done["because"] == [because]
     assert done["release"]["revision"] == 2
+    assert "--labels" not in site.upgrades[0]["options"], "whose release it is does not change by an upgrade"
 
 
 def test_check_mode_writes_nothing(site):
