@@ -349,6 +349,7 @@ def test_it_runs_as_a_module(site):
         capture_output=True,
         env=env,
         timeout=60,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(done.stdout)["because"] == ["version 0.9.0 becomes 1.0.0"]

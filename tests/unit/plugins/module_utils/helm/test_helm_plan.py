@@ -76,8 +76,8 @@ def test_absent(there, only_own, action):
     ],
 )
 def test_values_are_compared_as_helm_keeps_them(one, other, same):
-    assert plan.same_values(one, other) is same
-    assert plan.same_values(other, one) is same
+    for left, right in ((one, other), (other, one)):
+        assert plan.same_values(left, right) is same
 
 
 NOW = 1796040000.0  # the moment at which the record was made

@@ -208,7 +208,7 @@ SAID = [
 def test_what_helm_says_has_a_meaning(said, error, why):
     ended = command.Ended(1, "", "Error: " + said)
     found = source.error_of(parsed(), ended, logged_in=True)
-    assert type(found) is error
+    assert found.__class__ is error
     assert why in str(found)
 
 
