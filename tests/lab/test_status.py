@@ -180,6 +180,7 @@ def test_a_policy_that_recovery_does_not_work_under_goes_again(site):
         assert "2 that this run made were removed again" in done.output
         left = site.kubectl("get", "validatingadmissionpolicies,validatingadmissionpolicybindings", "-o", "name")
         assert "nobody-cordons" not in left.stdout
+        assert on_head(site.cluster, ["test", "-e", NOTE]).rc != 0
     finally:
         on_head(site.cluster, ["rm", "-f", NOTE])
         for thing in reversed(policies):
