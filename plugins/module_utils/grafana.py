@@ -39,7 +39,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.web i
 # Where the chart keeps the account that it generated; options of both modules.
 OPTIONS: dict[str, Any] = {
     "namespace": {"type": "str", "default": "prometheus"},
-    "secret": {"type": "str", "default": "kube-prometheus-stack-grafana"},
+    "secret": {"type": "str", "default": "kube-prometheus-stack-grafana", "no_log": False},  # a name
     "user_key": {"type": "str", "default": "admin-user", "no_log": False},
     "password_key": {"type": "str", "default": "admin-password", "no_log": False},
     "kubeconfig": {"type": "str", "default": ""},
