@@ -34,6 +34,11 @@ options:
     type: list
     elements: str
     default: []
+  hardened:
+    description:
+      - Whether recovery is installed and proved, and C(harden.yml) has been run since. V(kyverno) may then be there.
+    type: bool
+    default: false
 extends_documentation_fragment:
   - mission_control.job_recovery.kubernetes
 attributes:

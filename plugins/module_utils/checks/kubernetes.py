@@ -135,6 +135,7 @@ SPEC: dict[str, Any] = {
         "only": {"type": "list", "elements": "str", "default": []},
         "recommended": {"type": "list", "elements": "str", "default": []},
         "nfs_provisioners": {"type": "list", "elements": "str", "default": []},
+        "hardened": {"type": "bool", "default": False},
         "kubeconfig": {"type": "str", "default": ""},
         "context": {"type": "str", "default": ""},
         "request_timeout": {"type": "int", "default": 10},
@@ -185,12 +186,26 @@ def run(params: dict[str, Any], _check_mode: bool) -> dict[str, Any]:
 
 def _with(requirement: Requirement, params: dict[str, Any]) -> Requirement:
     """A requirement with what the site says of it."""
+    if requirement.id == "kyverno" and params.get("hardened"):
+        return Requirement(
+            requirement.id,
+            requirement.title,
+            "Kyverno, installed after recovery, works or is absent",
+            _kyverno_afterwards,
+            "look at its pods and webhooks, or uninstall it with both; then run harden.yml again",
+        )
     if requirement.id != "storage_nfs_default":
         return requirement
     judged = functools.partial(storage.storage_nfs_default, nfs_provisioners=params["nfs_provisioners"])
     return Requirement(
         requirement.id, requirement.title, requirement.required, judged, requirement.hint, requirement.wish
     )
+
+
+def _kyverno_afterwards(cluster: Cluster) -> Verdict:
+    """Recovery is installed and proved, so Kyverno may be there; what is left of it may still be in the way."""
+    verdict = components.kyverno(cluster)
+    return Verdict(PRESENT, "nothing of it") if verdict.word == ABSENT else verdict
 
 
 def _status(verdict: Verdict, wish: str) -> str:

@@ -46,6 +46,8 @@ _JSON = "application/json"
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _LIST_ATTEMPTS = 3
 _VERBS = {"POST": "create", "PATCH": "patch", "PUT": "update", "DELETE": "delete"}
+# How the server words that not RBAC but a policy or a webhook refused.
+ADMISSION = re.compile(r"ValidatingAdmissionPolicy|admission webhook|denied (?:the )?request")
 _PATH = re.compile(r"/(?:api/[^/]+|apis/(?P<group>[^/]+)/[^/]+)(?:/namespaces/(?P<namespace>[^/]+))?/(?P<rest>.+)\Z")
 
 
@@ -165,13 +167,17 @@ class KubernetesClient:
                 return Listing([item for page in pages for item in page.items], pages[-1].resource_version)
         raise AssertionError("not reached")
 
-    def create(self, path: str, body: Object, timeout: Optional[float] = None) -> Object:
-        """POST to a collection (or a sub-resource). Raises `AlreadyExists`, `Conflict` (invalid), `Throttled` ..."""
-        return self._json("POST", path, {"fieldManager": FIELD_MANAGER}, body, timeout=timeout)
+    def create(self, path: str, body: Object, timeout: Optional[float] = None, dry: bool = False) -> Object:
+        """POST to a collection (or a sub-resource). Raises `AlreadyExists`, `Conflict` (invalid), `Throttled` ...
 
-    def patch(self, path: str, body: Object, timeout: Optional[float] = None) -> Object:
+        Args:
+            dry: the server does everything, admission included, and keeps nothing.
+        """
+        return self._json("POST", path, _write_params(dry), body, timeout=timeout)
+
+    def patch(self, path: str, body: Object, timeout: Optional[float] = None, dry: bool = False) -> Object:
         """JSON merge patch. With metadata.resourceVersion in `body`, `Conflict` when the object changed meanwhile."""
-        return self._json("PATCH", path, {"fieldManager": FIELD_MANAGER}, body, _MERGE, timeout)
+        return self._json("PATCH", path, _write_params(dry), body, _MERGE, timeout)
 
     def delete(self, path: str, options: Optional[Object] = None, timeout: Optional[float] = None) -> Object:
         """DELETE with DeleteOptions. Raises `Absent`, and `Conflict` where a precondition (uid) does not hold."""
@@ -308,6 +314,10 @@ class _Session:
         return made
 
 
+def _write_params(dry: bool) -> dict[str, str]:
+    return {"fieldManager": FIELD_MANAGER, **({"dryRun": "All"} if dry else {})}
+
+
 def path_of(group: str, resource: str, namespace: str = "", name: str = "", sub: str = "") -> str:
     """The path of a collection, an object or a sub-resource; every part is quoted.
 
@@ -355,6 +365,11 @@ def error_of(method: str, path: str, reply: Reply) -> Optional[RecoveryError]:
     if reply.status in (409, 422):
         kind = AlreadyExists if reply.status == 409 and status.get("reason") == "AlreadyExists" else Conflict
         return kind("Kubernetes API: %s: %s" % (what, _said(status, "refused as a conflict or as invalid")))
+    if reply.status == 403 and ADMISSION.search(reading.text(status, "message")):
+        return Forbidden(
+            "Kubernetes API: %s: refused by an admission policy: %s" % (what, _said(status, "")),
+            "let the policy except this account",
+        )
     if reply.status in _ERRORS:
         kind, words, next_step = _ERRORS[reply.status]
         return kind("Kubernetes API: %s: %s (%d)" % (what, words, reply.status), next_step)

@@ -15,7 +15,7 @@ import socket
 import ssl
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Mapping, Optional
 from urllib.parse import urlsplit
 
@@ -31,25 +31,40 @@ _MAX_BODY = 1048576
 
 @dataclass(frozen=True)
 class Server:
-    """Where a request goes."""
+    """Where a request goes.
+
+    Attributes:
+        host: the name (or address) that the request, and the certificate, are about.
+        kind: what it is, for messages.
+        ca_option: where a certificate authority is given, for messages.
+        address: where to connect instead of looking `host` up; empty = look it up.
+    """
 
     host: str
     port: int
     tls: bool
+    kind: str = "BMC"
+    ca_option: str = "power.ca_file"
+    address: str = ""
 
     @property
     def name(self) -> str:
         """For messages."""
-        return "%s:%d" % (self.host, self.port)
+        return "%s %s:%d" % (self.kind, self.host, self.port)
 
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer: its status, its body and its ETag (empty where there is none)."""
+    """An answer: its status, its body, its ETag (empty where there is none) and its headers (names in lower case)."""
 
     status: int
     body: bytes
     etag: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class Untrusted(Unreachable):
+    """The server's certificate is not trusted, so nothing was sent."""
 
 
 def split_url(url: str) -> tuple[Server, str]:
@@ -96,16 +111,16 @@ def ask(
     try:
         return _ask(server, method, path, headers, body, until, context)
     except ssl.SSLCertVerificationError as exc:
-        raise Unreachable(
-            "BMC %s: its certificate is not trusted (%s)" % (server.name, exc.verify_message),
-            "give the certificate authority's file in power.ca_file",
+        raise Untrusted(
+            "%s: its certificate is not trusted (%s)" % (server.name, exc.verify_message),
+            "give the certificate authority's file in %s" % server.ca_option,
         ) from None
     except (OSError, http.client.HTTPException) as exc:
         if isinstance(exc, socket.timeout) or time.monotonic() >= until:
-            raise TimedOut("BMC %s: no answer in %.1f s" % (server.name, seconds)) from None
+            raise TimedOut("%s: no answer in %.1f s" % (server.name, seconds)) from None
         if isinstance(exc, http.client.HTTPException) and not isinstance(exc, http.client.RemoteDisconnected):
-            raise Unreadable("BMC %s: the answer is no HTTP (%s)" % (server.name, type(exc).__name__)) from None
-        raise Unreachable("BMC %s: %s" % (server.name, getattr(exc, "strerror", "") or type(exc).__name__)) from None
+            raise Unreadable("%s: the answer is no HTTP (%s)" % (server.name, type(exc).__name__)) from None
+        raise Unreachable("%s: %s" % (server.name, getattr(exc, "strerror", "") or type(exc).__name__)) from None
 
 
 def _ask(
@@ -117,7 +132,8 @@ def _ask(
     until: float,
     context: Optional[ssl.SSLContext],
 ) -> Reply:
-    plain = socket.create_connection((server.host, server.port), timeout=max(0.01, until - time.monotonic()))
+    target = (server.address or server.host, server.port)
+    plain = socket.create_connection(target, timeout=max(0.01, until - time.monotonic()))
     # a time-out of a socket is for each read; this ends the whole, however slowly the other side drips
     duplicate = plain.dup()
     watchdog = threading.Timer(max(0.01, until - time.monotonic()), _hang_up, (duplicate,))
@@ -134,10 +150,11 @@ def _ask(
         with connection.getresponse() as answer:
             content = answer.read(_MAX_BODY + 1)
             if len(content) > _MAX_BODY:
-                raise Unreadable("BMC %s: the answer is too long" % server.name)
+                raise Unreadable("%s: the answer is too long" % server.name)
             if time.monotonic() >= until or answer.length:  # hung up by the watchdog, or by the other side
                 raise http.client.IncompleteRead(content, answer.length)
-            return Reply(answer.status, content, answer.getheader("ETag") or "")
+            headers = {name.lower(): value for name, value in answer.getheaders()}
+            return Reply(answer.status, content, headers.get("etag", ""), headers)
     finally:
         watchdog.cancel()
         duplicate.close()

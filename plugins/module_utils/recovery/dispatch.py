@@ -22,6 +22,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.kuber
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.client import path_of
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.models import job_view
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import (
+    canary,
     holder,
     left_over,
     observe,
@@ -176,11 +177,11 @@ class LedgerWatch:
 
     def _canary(self, store: Store, now: float) -> list[dict[str, Any]]:
         """An event that travels the whole way to a playbook and back into the ledger."""
-        if self._steady() - self._canary_at < CANARY_EVERY:
+        if self._steady() - self._canary_at < CANARY_EVERY and not canary.send_now(store):
             return []
         self._canary_at = self._steady()
         number = int(now)
-        store.control.put("canary_sent", str(number), "ledger")
+        store.control.put(canary.SENT, str(number), "ledger")
         return [{"canary": {"number": number}}]
 
     def _housekeeping(self, settings: Settings, store: Store, now: float) -> None:

@@ -7,8 +7,8 @@ Arguments:
     settings: path of the recovery's settings file (default: `$JOB_RECOVERY_SETTINGS`, else
         `/etc/job-recovery/settings.yml`). It is read anew for each look.
 
-Events: `{"due": {"incidents": [numbers], "dispatch": number}}`, and every five minutes `{"canary": {"number": ...}}`,
-which travels the whole way to a playbook and back into the ledger.
+Events: `{"due": {"incidents": [numbers], "dispatch": number}}`, and every five minutes, or when somebody wants one,
+`{"canary": {"number": ...}}`, which travels the whole way to a playbook and back into the ledger.
 
 While the database does not answer, nothing is sent and nothing begun; that is said once, and again when it is over.
 """

@@ -324,6 +324,20 @@ def test_what_is_found(served, tmp_path, check_id, things, expected, word):
     assert bool(check["hint"]) == (expected != "passed")
 
 
+@pytest.mark.parametrize(
+    ("things", "expected", "word"),
+    [
+        ([], "passed", "present"),
+        ([KYVERNO, HOOK], "passed", "present"),
+        ([HOOK], "failed", "broken"),  # it is gone and holds up admission
+    ],
+)
+def test_kyverno_may_come_after_recovery(served, tmp_path, things, expected, word):
+    filled(served, things)
+    (check,) = checked(served, tmp_path, only=["kyverno"], hardened=True)
+    assert (check["status"], check["found"].split(":")[0]) == (expected, word), check["found"]
+
+
 def test_every_requirement_has_a_case_that_passes_and_one_that_fails():
     seen = {(check_id, expected) for check_id, _things, expected, _word in CASES}
     assert set(itertools.product(kubernetes.IDS, ("passed", "failed"))) <= seen
