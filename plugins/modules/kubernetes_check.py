@@ -88,6 +88,21 @@ options:
             text. With C(warns) the requirement is then met with a warning.
         type: list
         elements: dict
+  rights:
+    description:
+      - Purposes for which the kubeconfig's account is asked whether it may do every single thing (one
+        SelfSubjectAccessReview for each verb). Each adds a check V(kubernetes_rights_PURPOSE).
+      - V(observe) and V(act) are the service's, V(check) is what this module reads, V(install) is what makes the
+        service's account.
+    type: list
+    elements: str
+    choices: [observe, act, check, install]
+    default: []
+  namespaces:
+    description: The namespaces that recovery may make Jobs in, for O(rights). Empty asks for all.
+    type: list
+    elements: str
+    default: []
   facts:
     description: Whether RV(nodes) and RV(storage) are read too.
     type: bool

@@ -15,6 +15,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.check
     evidence,
     facts,
     logs,
+    rights,
     storage,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks import verdict as verdicts
@@ -107,6 +108,8 @@ SPEC: dict[str, Any] = {
         "nfs_provisioners": {"type": "list", "elements": "str", "default": []},
         "requirements": {"type": "list", "elements": "dict", "default": []},
         "facts": {"type": "bool", "default": False},
+        "rights": {"type": "list", "elements": "str", "choices": list(rights.PURPOSES), "default": []},
+        "namespaces": {"type": "list", "elements": "str", "default": []},
         "kubeconfig": {"type": "str", "default": ""},
         "context": {"type": "str", "default": ""},
         "request_timeout": {"type": "int", "default": 10},
@@ -156,6 +159,7 @@ def run(params: dict[str, Any], _check_mode: bool) -> dict[str, Any]:
             for requirement in requirements
             if not params["only"] or requirement.id in params["only"]
         ]
+        checks += [rights.judge(client, purpose, params["namespaces"]) for purpose in params["rights"]]
         result: dict[str, Any] = {"changed": False, "checks": [check.as_dict() for check in checks]}
         if params["facts"]:
             result["nodes"] = _told(facts.kubernetes_nodes, cluster)

@@ -61,6 +61,16 @@ CHECK: tuple[Grant, ...] = (
     Grant("monitoring.coreos.com", "prometheuses", ("list",), "Prometheus Operator"),
 )
 
+# What the installer makes for the service, and reads and changes when it runs again.
+INSTALL: tuple[Grant, ...] = (
+    Grant("", "namespaces", ("get", "create", "patch"), "the account's namespace"),
+    Grant("", "serviceaccounts", ("get", "create", "patch"), "the account"),
+    Grant("", "secrets", ("get", "create", "patch"), "its token"),
+    Grant("rbac.authorization.k8s.io", "clusterroles", ("get", "create", "patch"), "its rights"),
+    Grant("rbac.authorization.k8s.io", "clusterrolebindings", ("get", "create", "patch"), "its rights"),
+    Grant("rbac.authorization.k8s.io", "rolebindings", ("get", "create", "patch"), "its rights in the scope"),
+)
+
 
 def cluster_role(grants: Iterable[Grant], name: str = NAME) -> dict[str, Any]:
     """The ClusterRole of these grants, one rule for each resource."""
