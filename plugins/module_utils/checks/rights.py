@@ -89,9 +89,9 @@ def described(missing: Sequence[Question]) -> list[str]:
     verbs: dict[tuple[str, str], list[str]] = {}
     for one in missing:
         resource = one["resource"] + ("/" + one["subresource"] if one.get("subresource") else "")
-        verbs.setdefault(
-            (resource + ("." + one["group"] if one["group"] else ""), one.get("namespace", "")), []
-        ).append(one["verb"])
+        if one["group"]:
+            resource += "." + one["group"]
+        verbs.setdefault((resource, one.get("namespace", "")), []).append(one["verb"])
     return [
         "%s %s%s" % (", ".join(dict.fromkeys(names)), resource, " in %s" % namespace if namespace else "")
         for (resource, namespace), names in verbs.items()
