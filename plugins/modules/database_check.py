@@ -15,7 +15,7 @@ description:
     host pattern that the ledger's account is limited to. Nothing is changed.
   - The ids are V(database_login), V(database_version), V(database_rights), V(database_clock) and, where O(account_host)
     or O(addresses) is given, V(database_account_host).
-  - Uses PyMySQL where this Python has it, else the client program of MariaDB or MySQL. No command line has the password.
+  - Uses PyMySQL where this Python has it, else the client program of MariaDB or MySQL. The password is in no argument.
   - A requirement that is not met does not fail the module; it fails only on wrong use.
 options:
   login:

@@ -88,6 +88,10 @@ options:
             text. With C(warns) the requirement is then met with a warning.
         type: list
         elements: dict
+  components:
+    description: Whether components and settings are looked at; without it only O(rights) and O(facts) are.
+    type: bool
+    default: true
   rights:
     description:
       - Purposes for which the kubeconfig's account is asked whether it may do every single thing (one

@@ -219,7 +219,7 @@ def _by_library(params: Mapping[str, Any], sql: str) -> list[list[str]]:
 
 
 def _ways(params: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """How to connect, the first that works. PyMySQL prepares TLS unless told not to, which takes longer than all else."""
+    """How to connect, the first that works. PyMySQL prepares TLS unless told not to, which takes a while."""
     if params["unix_socket"]:
         return [{"unix_socket": params["unix_socket"], "ssl_disabled": True}]
     address = {"host": params["host"], "port": params["port"]}

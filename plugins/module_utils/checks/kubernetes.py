@@ -108,6 +108,7 @@ SPEC: dict[str, Any] = {
         "nfs_provisioners": {"type": "list", "elements": "str", "default": []},
         "requirements": {"type": "list", "elements": "dict", "default": []},
         "facts": {"type": "bool", "default": False},
+        "components": {"type": "bool", "default": True},
         "rights": {"type": "list", "elements": "str", "choices": list(rights.PURPOSES), "default": []},
         "namespaces": {"type": "list", "elements": "str", "default": []},
         "kubeconfig": {"type": "str", "default": ""},
@@ -157,7 +158,7 @@ def run(params: dict[str, Any], _check_mode: bool) -> dict[str, Any]:
         checks = [
             judge(_with(requirement, params), cluster, requirement.id in params["recommended"])
             for requirement in requirements
-            if not params["only"] or requirement.id in params["only"]
+            if params["components"] and (not params["only"] or requirement.id in params["only"])
         ]
         checks += [rights.judge(client, purpose, params["namespaces"]) for purpose in params["rights"]]
         result: dict[str, Any] = {"changed": False, "checks": [check.as_dict() for check in checks]}
