@@ -25,9 +25,9 @@ options:
       - The result of the C(raw) command on each of O(names), in the same order. Its C(stdout) has lines C(name=value)
         with the names C(uid), C(boot_id), C(machine_id), C(python), C(asked) and C(clock) (seconds since the epoch, of
         the machine that asked and of the node), C(slurmd_enabled) and C(kubelet_enabled) (as C(systemctl is-enabled)
-        says), for RV(machines) with C(memory_kb), C(sockets), C(cores), C(threads) and C(storage_kb), for RV(nodes)
-        with its fields, for RV(addresses) with C(addresses), and for RV(back_ends) with any number of lines
-        C(fs=KIND FREE_KB MOUNT_POINT SOURCE); other lines are left out. A result that is C(unreachable) or has no
+        says), for RV(machines) with C(memory_kb), C(sockets), C(cores) and C(threads), for RV(nodes)
+        with its fields, for RV(addresses) with C(addresses), and for RV(back_ends) and RV(storage_gb) with any number
+        of lines C(fs=KIND FREE_KB MOUNT_POINT SOURCE); other lines are left out. A result that is C(unreachable) or has no
         C(stdout) means that the node was not reached.
     type: list
     elements: dict
@@ -50,6 +50,10 @@ options:
     description: How far a node's clock may be off.
     type: int
     default: 10
+  storage_path:
+    description: The folder on the head nodes whose free space is RV(storage_gb).
+    type: str
+    default: /var/lib
   back_ends:
     description: Where volumes lie, as RV(mission_control.job_recovery.kubernetes_check#module:storage).
     type: list

@@ -365,7 +365,7 @@ def _memory(check_id: str, title: str, nodes: Sequence[Hardware], least: float, 
 
 def _borrowed(nodes: Sequence[Hardware]) -> str:
     """Of whom the numbers are not the machines' own."""
-    sources = grouped({node.name: "as %s says" % node.source if node.source else "" for node in nodes})
+    sources = grouped({node.name: "as told by %s" % node.source if node.source else "" for node in nodes})
     return " (%s)" % sources if sources else ""
 
 

@@ -33,6 +33,7 @@ SPEC: dict[str, Any] = {
         "compute": {"type": "list", "elements": "str", "default": []},
         "oldest_python": {"type": "str", "default": "3.9"},
         "max_clock_seconds": {"type": "int", "default": 10},
+        "storage_path": {"type": "str", "default": "/var/lib"},
         "back_ends": {"type": "list", "elements": "dict", "default": []},
     },
     "supports_check_mode": True,
@@ -91,8 +92,8 @@ def run(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     looks = dict(zip(params["names"], map(look, params["results"])))
     nodes = {name: looks[name] for name in params["compute"] if name in looks}
     heads = {name: looks[name] for name in params["heads"] if name in looks}
-    sizes = [one.number("storage_kb") for one in heads.values()]
-    known = [size for size in sizes if size is not None]
+    mounts = [space.over(one.mounts, params["storage_path"]) for one in heads.values()]
+    known = [mount.free_kb for mount in mounts if mount is not None]
     checks = judge(looks, params["oldest_python"], params["max_clock_seconds"]) + _daemons(nodes)
     return {
         "changed": False,
@@ -106,7 +107,7 @@ def run(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
         ],
         "slurm_names": [one.told["slurm_name"] for one in nodes.values() if one.told.get("slurm_name")],
         "addresses": sorted({word for one in heads.values() for word in one.told.get("addresses", "").split()}),
-        "storage_gb": min(known) * space.KB if known and len(known) == len(sizes) else None,
+        "storage_gb": min(known) * space.KB if known and len(known) == len(mounts) else None,
         "back_ends": [_measured(end, nodes, heads) for end in params["back_ends"]],
     }
 

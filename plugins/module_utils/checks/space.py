@@ -44,6 +44,13 @@ def parse(line: str) -> list[Mount]:
     return [Mount(words[0], int(words[1]), words[2], words[3])]
 
 
+def over(mounts: Sequence[Mount], path: str) -> Optional[Mount]:
+    """The file system that a path is on, or will be; None where none is known."""
+    return max(
+        (mount for mount in mounts if _is_over(mount.point, path)), key=lambda mount: len(mount.point), default=None
+    )
+
+
 def measure(
     back_end: Mapping[str, Any], hosts: Mapping[str, Host], nodes: Sequence[str]
 ) -> tuple[str, dict[str, float]]:
@@ -56,10 +63,10 @@ def measure(
     """
     kind, path = back_end.get("kind"), str(back_end.get("path") or "")
     if kind == "node" and path:
-        free = {name: _over(hosts[name], path) for name in nodes if name in hosts}
+        free = {name: over(hosts[name].mounts, path) for name in nodes if name in hosts}
         return "%s on each node" % path, _sizes(free)
     if kind == "shared" and path:
-        free = {name: _over(host, path) for name, host in hosts.items()}
+        free = {name: over(host.mounts, path) for name, host in hosts.items()}
         on_network = {name: mount for name, mount in free.items() if mount and mount.kind.startswith(_NETWORK)}
         return "the shared path %s" % path, _smallest(on_network or free)
     if kind == "nfs":
@@ -81,12 +88,8 @@ def _mounted(hosts: Mapping[str, Host], server: str, path: str) -> dict[str, Opt
 
 def _served(hosts: Mapping[str, Host], server: str, path: str) -> dict[str, Optional[Mount]]:
     """On the server itself, where it is one of our hosts."""
-    return {name: _over(host, path) for name, host in hosts.items() if server in (name, host.hostname, *host.addresses)}
-
-
-def _over(host: Host, path: str) -> Optional[Mount]:
-    over = [mount for mount in host.mounts if _is_over(mount.point, path)]
-    return max(over, key=lambda mount: len(mount.point), default=None)
+    mine = {name: host for name, host in hosts.items() if server in (name, host.hostname, *host.addresses)}
+    return {name: over(host.mounts, path) for name, host in mine.items()}
 
 
 def _is_over(point: str, path: str) -> bool:

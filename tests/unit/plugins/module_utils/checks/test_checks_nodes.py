@@ -19,7 +19,7 @@ GOOD = {
     "sockets": "2",
     "cores": "56",
     "threads": "112",
-    "storage_kb": "97656250",
+    "fs": "ext4 97656250 / /dev/sda1",
     "asked": "1796039583",
     "clock": "1796039584",
     "slurm_name": "n1",
@@ -163,7 +163,7 @@ def test_the_numbers_for_the_hardware():
         {**NUMBERS, "name": "node0", "head": True},
     ]
     assert result["storage_gb"] == 100.0
-    assert check([told(storage_kb="0")], heads=["node0"])["storage_gb"] == 0.0
+    assert check([told(fs="ext4 0 /var /dev/sda2")], heads=["node0"])["storage_gb"] == 0.0
 
 
 def test_storage_that_one_head_did_not_tell_is_not_known():

@@ -147,7 +147,7 @@ def test_names_differ_between_the_systems():
 def test_what_a_machine_did_not_tell_others_tell(own, cores, threads, source):
     (machine,) = joined([own], [OWN], [{"name": "n1", "threads": 1, "memory_mb": 5.0}])
     assert (machine.best.cores, machine.best.threads, machine.best.source) == (cores, threads, source)
-    assert ("(n1: as Slurm says)" in cluster_cpus([machine.best], WANTED).found) == bool(source)
+    assert ("(n1: as told by Slurm)" in cluster_cpus([machine.best], WANTED).found) == bool(source)
 
 
 def test_kubernetes_knows_threads_only():
