@@ -27,8 +27,8 @@ options:
         the machine that asked and of the node), C(slurmd_enabled) and C(kubelet_enabled) (as C(systemctl is-enabled)
         says), for RV(machines) with C(memory_kb), C(sockets), C(cores) and C(threads), for RV(nodes)
         with its fields, for RV(addresses) with C(addresses), and for RV(back_ends) and RV(storage_gb) with any number
-        of lines C(fs=KIND FREE_KB MOUNT_POINT SOURCE); other lines are left out. A result that is C(unreachable) or has no
-        C(stdout) means that the node was not reached.
+        of lines C(fs=KIND FREE_KB MOUNT_POINT SOURCE); other lines are left out. A result that is C(unreachable), or
+        has no C(stdout), means that the node was not reached.
     type: list
     elements: dict
     required: true
