@@ -213,7 +213,10 @@ def _daemons(nodes: Mapping[str, Look]) -> list[Check]:
         good = len(mine) - len(off) - len(other)
         found = _count(good, len(mine), {**off, **other})
         status = FAILED if off else WARNING if other else PASSED
-        hint = "run `systemctl enable %s` on them (on Base Command Manager: in their software image)" % daemon
+        hint = (
+            "run `systemctl enable %s` on them, or in their image; where something else starts it at boot, such as "
+            "CMDaemon, accept nodes_%s_enabled" % (daemon, daemon)
+        )
         if status == WARNING:
             hint = "make sure that something starts %s there at boot, else no reboot ends" % daemon
         title, required = "%s starts at boot" % daemon, "%s is enabled on every node" % daemon
