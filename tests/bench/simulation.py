@@ -85,7 +85,7 @@ class Simulation:
         self.expected = {
             "nodes_reachable": "%d of %d; node[0991-1000]: no route to it" % (NODES - LOST + 1, NODES + 1),
             "nodes_python": "%d of %d; node[0001-0040]: 3.6" % (NODES - LOST + 1 - OLD, NODES - LOST + 1),
-            "cluster_cpus": "%d cores, %d threads on %d nodes (node[0991-1000]: as told by Kubernetes and Slurm)"
+            "cluster_cpus": "%d cores, %d threads on %d nodes (node[0991-1000]: as told by Slurm)"
             % (NODES * SOCKETS * CORES, NODES * THREADS, NODES),
             "hardware_sources": "agreed on %d nodes" % NODES,
             "slurm_nodes": "%d nodes in 1 partitions" % NODES,
