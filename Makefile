@@ -6,8 +6,9 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 SCENARIO ?=
 PYTHON_VERSION ?=
+NAME ?=
 
-.PHONY: help demo test lint sanity unit molecule lab-up lab-down env pins wheelhouse bundle changelog dist clean
+.PHONY: help demo test lint sanity unit molecule bench lab-up lab-down env pins wheelhouse bundle changelog dist clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +30,9 @@ unit:  ## pytest
 
 molecule:  ## scenarios on the lab (as root); one of them: make molecule SCENARIO=name
 	@tools/check molecule --scenario=$(SCENARIO)
+
+bench:  ## how long things take, against their budgets (the lab's as root); some of them: make bench NAME=name
+	@tools/with-env python tests/bench $(NAME)
 
 lab-up:  ## starts the disposable cluster (as root); a second time changes nothing
 	@tools/with-env lab/up

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: check_report
-short_description: Make one table and one file of the results of many checks
+short_description: Make one table, one file and one page of the results of many checks
 version_added: 0.1.0
 description:
   - Takes the C(checks) of any number of check modules, sorts failures to the top, and tells which of them stop an
@@ -25,15 +25,23 @@ options:
     elements: str
     default: []
   dest:
-    description: Where the checks are written as JSON. Without it nowhere.
+    description:
+      - Where the checks are written as JSON, with C(title), C(counts) and C(unmet). Without it nowhere.
     type: path
+  html:
+    description: Where the checks are written as one self-contained HTML page. Without it nowhere.
+    type: path
+  title:
+    description: The report's title, in the file and on the page.
+    type: str
+    default: Pre-flight
   width:
     description: Width of the table in characters.
     type: int
     default: 118
 attributes:
   check_mode:
-    description: Lays out the table, and writes no file.
+    description: Lays out the table, and writes neither file nor page.
     support: full
   diff_mode:
     description: There is no diff.

@@ -11,7 +11,8 @@ short_description: Check that the cluster's hardware is enough for recovery
 version_added: 0.1.0
 description:
   - Judges numbers that are given to it, for example facts of the nodes or what Slurm says of them. It measures nothing.
-  - The ids are V(node_memory), V(cluster_cpus), V(head_node_memory) and V(persistent_storage).
+  - The ids are V(node_memory), V(cluster_cpus), V(head_node_memory) and V(persistent_storage), and V(hardware_sources)
+    where O(slurm_nodes) or O(kubernetes_nodes) is given, which warns where they disagree with O(nodes).
   - Gigabytes are decimal and compared with what the operating system reports. Cores are sockets times cores of each;
     where only threads reach the number it is a warning. A number that was not given is unknown, which is never passed.
   - Fails only on wrong use, never because of what it finds.
@@ -42,9 +43,52 @@ options:
         description: It is a head node, which counts for its own memory only.
         type: bool
         default: false
+      slurm_name:
+        description: Its name in O(slurm_nodes). Without it O(nodes[].name), empty for none.
+        type: str
+      kubernetes_name:
+        description: Its name in O(kubernetes_nodes). Without it O(nodes[].name), empty for none.
+        type: str
+  slurm_nodes:
+    description:
+      - What Slurm says of the machines, as RV(mission_control.job_recovery.slurm_check#module:nodes). Used where a
+        machine did not tell a number, and compared with what it told.
+    type: list
+    elements: dict
+    default: []
+  kubernetes_nodes:
+    description: The same of Kubernetes, as RV(mission_control.job_recovery.kubernetes_check#module:nodes).
+    type: list
+    elements: dict
+    default: []
   storage_gb:
-    description: Persistent storage in decimal gigabytes.
+    description: Persistent storage on the head node in decimal gigabytes.
     type: float
+  back_ends:
+    description:
+      - Where volumes of the cluster's StorageClasses lie, as
+        RV(mission_control.job_recovery.nodes_check#module:back_ends).
+      - Those of the default class must have O(min_storage_gb) free.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      class:
+        description: Name of the StorageClass.
+        type: str
+        required: true
+      default:
+        description: Whether claims that name no class get it.
+        type: bool
+        default: false
+      where:
+        description: Where it is, in words.
+        type: str
+        required: true
+      free:
+        description: What is free there in decimal gigabytes, by the host that sees it; empty where nobody can tell.
+        type: dict
+        default: {}
   min_node_memory_gb:
     description: What every node needs, in decimal gigabytes.
     type: float

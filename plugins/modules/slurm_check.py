@@ -39,14 +39,30 @@ options:
     description: The oldest version of Slurm that will do.
     type: str
     default: "22.05"
+  newest_version:
+    description: The newest version of Slurm that recovery was tried with; a newer one is a warning.
+    type: str
+    default: "24.11"
   min_job_age:
     description: Seconds for which slurmctld must remember finished jobs (MinJobAge).
     type: int
     default: 300
+  attempts:
+    description: How often recovery requeues one job; MaxBatchRequeue must allow it.
+    type: int
+    default: 3
   user:
-    description: A user that must be allowed to change nodes. Without it that is not asked.
+    description: A user that must have exactly Slurm's administrator level. Without it that is not asked.
     type: str
     default: ""
+  user_is_made:
+    description: Whether the installation makes O(user) an administrator, so that it need not be one yet.
+    type: bool
+    default: false
+  reachable_only:
+    description: Whether it is enough that Slurm answers, where only Kubernetes jobs are recovered.
+    type: bool
+    default: false
 attributes:
   check_mode:
     description: The module only reads.
@@ -122,6 +138,20 @@ spool_dirs:
   returned: success
   type: dict
   sample: {"node1": "/var/spool/slurmd"}
+nodes:
+  description: Slurm's nodes, for M(mission_control.job_recovery.hardware_check); empty when Slurm gave no answer.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - name: node1
+      hostname: node1
+      address: 10.141.0.1
+      memory_mb: 515000
+      sockets: 2
+      cores_per_socket: 28
+      threads: 112
+      version: 24.11.5
 state_save_location:
   description: slurmctld's StateSaveLocation.
   returned: success

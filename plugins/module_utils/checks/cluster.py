@@ -47,7 +47,16 @@ class Cluster:
         Raises:
             Forbidden, Unreachable ...: nobody knows.
         """
-        return self._once(kind, lambda: self._list(path_of(*KINDS[kind])))
+        return self._at(path_of(*KINDS[kind]))
+
+    def things(self, resource: str) -> list[Thing]:
+        """All objects of a `GROUP/VERSION/PLURAL` (`VERSION/PLURAL` of the core); none where it is not known."""
+        version, _slash, plural = resource.rpartition("/")
+        return self._at(path_of(version, plural))
+
+    def answer(self, path: str) -> Optional[Thing]:
+        """What the server answers for a path; None where it says that there is nothing."""
+        return self._once(("GET", path), lambda: self._client.find(path))
 
     def crd_names(self) -> list[str]:
         """The names of the CustomResourceDefinitions, without their schemas, which weigh megabytes."""
@@ -63,6 +72,9 @@ class Cluster:
     def one(self, kind: str, namespace: str, name: str) -> Optional[Thing]:
         """One ConfigMap or Secret (`configmaps`, `secrets`), None where there is none."""
         return self._once((kind, namespace, "/", name), lambda: self._client.find(path_of("v1", kind, namespace, name)))
+
+    def _at(self, path: str) -> list[Thing]:
+        return self._once(path, lambda: self._list(path))
 
     def _list(self, path: str, params: Optional[Mapping[str, str]] = None) -> list[Thing]:
         try:

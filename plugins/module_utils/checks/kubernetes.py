@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Any, Callable
+from typing import Any, Callable, Mapping, Sequence
 
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks import components, logs, storage
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks.cluster import Cluster
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks.components import (
-    ABSENT,
-    PRESENT,
-    Verdict,
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks import (
+    catalogue,
+    components,
+    evidence,
+    facts,
+    logs,
+    rights,
+    storage,
 )
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks import verdict as verdicts
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks.cluster import Cluster
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks.model import (
     FAILED,
     PASSED,
@@ -26,7 +30,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.check
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import BadInput, RecoveryError
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.client import KubernetesClient
 
-Judge = Callable[[Cluster], Verdict]
+Judge = Callable[[Cluster], verdicts.Verdict]
 
 
 @dataclass(frozen=True)
@@ -38,59 +42,17 @@ class Requirement:
     required: str
     judge: Judge
     hint: str
-    wish: str = PRESENT
+    wish: str = verdicts.PRESENT
 
 
-REQUIREMENTS: tuple[Requirement, ...] = (
-    Requirement(
-        "prometheus_operator",
-        "Prometheus Operator stack",
-        "Prometheus Operator runs and keeps a Prometheus",
-        components.prometheus_operator,
-        "install the chart kube-prometheus-stack (in Base Command Manager: cm-kubernetes-setup)",
-    ),
-    Requirement(
-        "prometheus_adapter",
-        "Prometheus Adapter",
-        "Prometheus Adapter serves custom or external metrics",
-        components.prometheus_adapter,
-        "install the chart prometheus-adapter; kubectl describe apiservice tells why one does not answer",
-    ),
-    Requirement(
-        "promtail",
-        "Grafana Promtail",
-        "Promtail runs on the worker nodes",
-        components.promtail,
-        "install the chart promtail",
-    ),
-    Requirement(
-        "metrics_server",
-        "Metrics Server",
-        "Metrics Server answers for metrics.k8s.io",
-        components.metrics_server,
-        "install the chart metrics-server; kubectl describe apiservice v1beta1.metrics.k8s.io tells why it is silent",
-    ),
-    Requirement(
-        "kube_state_metrics",
-        "kube-state-metrics",
-        "kube-state-metrics runs",
-        components.kube_state_metrics,
-        "install the chart kube-state-metrics",
-    ),
-    Requirement(
-        "ingress_nginx",
-        "ingress-nginx",
-        "an ingress-nginx controller runs and serves an IngressClass",
-        components.ingress_nginx,
-        "install the chart ingress-nginx",
-    ),
+SETTINGS: tuple[Requirement, ...] = (
     Requirement(
         "kyverno",
         "Kyverno",
         "Kyverno is absent until recovery is installed",
         components.kyverno,
         "uninstall Kyverno with its webhooks and resource types; install it again after recovery",
-        wish=ABSENT,
+        wish=verdicts.ABSENT,
     ),
     Requirement(
         "storage_local_path",
@@ -128,6 +90,15 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         "take /var/log out of Promtail's scrape configuration; the recovery reads what it needs by itself",
     ),
 )
+
+
+def of_component(component: evidence.Component) -> Requirement:
+    """The row of an entry of the catalogue."""
+    judged = functools.partial(evidence.judge, component)
+    return Requirement(component.id, component.title, component.required, judged, component.hint)
+
+
+REQUIREMENTS = (*(of_component(evidence.parse(entry)) for entry in catalogue.COMPONENTS), *SETTINGS)
 IDS = tuple(one.id for one in REQUIREMENTS)
 
 SPEC: dict[str, Any] = {
@@ -136,6 +107,11 @@ SPEC: dict[str, Any] = {
         "recommended": {"type": "list", "elements": "str", "default": []},
         "nfs_provisioners": {"type": "list", "elements": "str", "default": []},
         "hardened": {"type": "bool", "default": False},
+        "requirements": {"type": "list", "elements": "dict", "default": []},
+        "facts": {"type": "bool", "default": False},
+        "components": {"type": "bool", "default": True},
+        "rights": {"type": "list", "elements": "str", "choices": list(rights.PURPOSES), "default": []},
+        "namespaces": {"type": "list", "elements": "str", "default": []},
         "kubeconfig": {"type": "str", "default": ""},
         "context": {"type": "str", "default": ""},
         "request_timeout": {"type": "int", "default": 10},
@@ -163,25 +139,61 @@ def judge(requirement: Requirement, cluster: Cluster, recommended: bool = False)
 
 
 def run(params: dict[str, Any], _check_mode: bool) -> dict[str, Any]:
-    """The module `kubernetes_check`: `{changed: false, checks: [...]}`. Reads only.
+    """The module `kubernetes_check`. Reads only.
+
+    Returns:
+        `{"changed": false, "checks": [...]}`; with `facts` also `nodes` (see `facts.kubernetes_nodes`) and `storage`
+        (see `storage.back_ends`), each empty where it may not be read.
 
     Raises:
-        BadInput: an unknown id.
+        BadInput: an unknown id, or a requirement that is none.
     """
-    strange = sorted(set(params["only"] + params["recommended"]) - set(IDS))
+    requirements = merged(params["requirements"])
+    ids = [one.id for one in requirements]
+    strange = sorted(set(params["only"] + params["recommended"]) - set(ids))
     if strange:
-        raise BadInput("kubernetes_check: unknown id %s" % ", ".join(strange), "known are %s" % ", ".join(IDS))
+        raise BadInput("kubernetes_check: unknown id %s" % ", ".join(strange), "known are %s" % ", ".join(ids))
     client = KubernetesClient(params["kubeconfig"], params["context"], params["request_timeout"])
     try:
         cluster = Cluster(client)
         checks = [
             judge(_with(requirement, params), cluster, requirement.id in params["recommended"])
-            for requirement in REQUIREMENTS
-            if not params["only"] or requirement.id in params["only"]
+            for requirement in requirements
+            if params["components"] and (not params["only"] or requirement.id in params["only"])
         ]
+        checks += [rights.judge(client, purpose, params["namespaces"]) for purpose in params["rights"]]
+        result: dict[str, Any] = {"changed": False, "checks": [check.as_dict() for check in checks]}
+        if params["facts"]:
+            result["nodes"] = _told(facts.kubernetes_nodes, cluster)
+            result["storage"] = _told(storage.back_ends, cluster)
     finally:
         client.close()
-    return {"changed": False, "checks": [check.as_dict() for check in checks]}
+    return result
+
+
+def merged(more: Sequence[Mapping[str, Any]]) -> list[Requirement]:
+    """All requirements: ours, and the site's, which take the place of ours of the same id.
+
+    Raises:
+        BadInput: an entry is wrong, or stands there twice.
+    """
+    rows = {one.id: one for one in REQUIREMENTS}
+    seen: set[str] = set()
+    for entry in more:
+        component = evidence.parse(entry)
+        if component.id in seen:
+            raise BadInput("the requirement %s is given twice" % component.id)
+        seen.add(component.id)
+        rows[component.id] = of_component(component)
+    return list(rows.values())
+
+
+def _told(read: Callable[[Cluster], list[dict[str, Any]]], cluster: Cluster) -> list[dict[str, Any]]:
+    """What reading gives; nothing where it may not be read, which the checks say already."""
+    try:
+        return read(cluster)
+    except RecoveryError:
+        return []
 
 
 def _with(requirement: Requirement, params: dict[str, Any]) -> Requirement:
@@ -202,13 +214,15 @@ def _with(requirement: Requirement, params: dict[str, Any]) -> Requirement:
     )
 
 
-def _kyverno_afterwards(cluster: Cluster) -> Verdict:
+def _kyverno_afterwards(cluster: Cluster) -> verdicts.Verdict:
     """Recovery is installed and proved, so Kyverno may be there; what is left of it may still be in the way."""
     verdict = components.kyverno(cluster)
-    return Verdict(PRESENT, "nothing of it") if verdict.word == ABSENT else verdict
+    if verdict.word == verdicts.ABSENT:
+        return verdicts.Verdict(verdicts.PRESENT, "nothing of it")
+    return verdict
 
 
-def _status(verdict: Verdict, wish: str) -> str:
+def _status(verdict: verdicts.Verdict, wish: str) -> str:
     if verdict.word == wish:
         return PASSED
-    return WARNING if verdict.word == components.WARNING else FAILED
+    return WARNING if verdict.word == verdicts.WARNING else FAILED

@@ -23,15 +23,17 @@ except ImportError:  # said clearly at use
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks.cluster import Cluster
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks.components import (
-    ABSENT,
-    BROKEN,
     GRAFANA,
     LOKI,
-    PRESENT,
     PROMTAIL,
+    served_classes,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks.verdict import (
+    ABSENT,
+    BROKEN,
+    PRESENT,
     WARNING,
     Verdict,
-    served_classes,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks.workloads import (
     Workload,

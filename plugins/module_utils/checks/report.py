@@ -1,7 +1,7 @@
 # Copyright: mission_control.job_recovery contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Many lists of checks as one table for people and one file for programs."""
+"""Many lists of checks as one table for people, one file for programs and one page for a browser."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.check
     UNKNOWN,
     WARNING,
 )
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks.page import page
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import BadInput, Unreadable
 
 SPEC: dict[str, Any] = {
@@ -23,6 +24,8 @@ SPEC: dict[str, Any] = {
         "checks": {"type": "list", "elements": "dict", "required": True},
         "accept": {"type": "list", "elements": "str", "default": []},
         "dest": {"type": "path"},
+        "html": {"type": "path"},
+        "title": {"type": "str", "default": "Pre-flight"},
         "width": {"type": "int", "default": 118},
     },
     "supports_check_mode": True,
@@ -43,13 +46,16 @@ def run(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
         BadInput: something in the list is no check. Unreadable: the file cannot be written.
     """
     checks = merge(params["checks"], params["accept"])
-    changed = bool(params["dest"]) and _write(params["dest"], checks, check_mode)
-    return {
-        "changed": changed,
-        "table": table(checks, params["width"]),
-        "unmet": [check["id"] for check in checks if check["status"] in (FAILED, UNKNOWN)],
-        "counts": {status: sum(check["status"] == status for check in checks) for status in _ORDER},
-    }
+    counts = {status: sum(check["status"] == status for check in checks) for status in _ORDER}
+    unmet = [check["id"] for check in checks if check["status"] in (FAILED, UNKNOWN)]
+    files = {}
+    if params["dest"]:
+        content = {"title": params["title"], "counts": counts, "unmet": unmet, "checks": checks}
+        files[params["dest"]] = json.dumps(content, indent=2, sort_keys=True) + "\n"
+    if params.get("html"):
+        files[params["html"]] = page(params["title"], checks, counts)
+    changed = [path for path, text in files.items() if _write(path, text, check_mode)]
+    return {"changed": bool(changed), "table": table(checks, params["width"]), "unmet": unmet, "counts": counts}
 
 
 def merge(checks: Sequence[Mapping[str, Any]], accept: Sequence[str]) -> list[dict[str, str]]:
@@ -88,8 +94,8 @@ def _plain(text: str) -> str:
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
-def _write(path: str, checks: Sequence[Mapping[str, str]], check_mode: bool) -> bool:
-    content = json.dumps({"checks": checks}, indent=2, sort_keys=True) + "\n"
+def _write(path: str, content: str, check_mode: bool) -> bool:
+    """Whether the file says something else now; in check mode, whether it would."""
     try:
         if os.path.exists(path):
             with open(path, encoding="utf-8") as handle:
@@ -99,6 +105,6 @@ def _write(path: str, checks: Sequence[Mapping[str, str]], check_mode: bool) -> 
             with open(path + ".new", "w", encoding="utf-8") as handle:
                 handle.write(content)
             os.replace(path + ".new", path)
-    except (OSError, UnicodeDecodeError) as exc:
+    except (OSError, UnicodeError) as exc:
         raise Unreadable("the report %s cannot be written (%s)" % (path, type(exc).__name__)) from exc
     return True

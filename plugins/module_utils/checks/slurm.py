@@ -12,9 +12,12 @@ import os
 import posixpath
 import re
 import socket
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Optional, Sequence
 
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks import facts, slurm_settings
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks.hosts import grouped, listed
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks.model import (
     FAILED,
     PASSED,
@@ -38,8 +41,12 @@ SPEC: dict[str, Any] = {
         "partitions": {"type": "list", "elements": "str", "default": []},
         "on_active_controller": {"type": "bool", "default": True},
         "oldest_version": {"type": "str", "default": "22.05"},
+        "newest_version": {"type": "str", "default": "24.11"},
         "min_job_age": {"type": "int", "default": 300},
+        "attempts": {"type": "int", "default": 3},
         "user": {"type": "str", "default": ""},
+        "user_is_made": {"type": "bool", "default": False},
+        "reachable_only": {"type": "bool", "default": False},
     },
     "supports_check_mode": True,
 }
@@ -52,6 +59,18 @@ _NO_SPOOL = frozenset("/ /tmp /var /var/spool /var/lib /var/tmp /run /root /home
 _PLAIN_PATH = re.compile(r"(?:/[A-Za-z0-9][A-Za-z0-9._-]*)+\Z")
 
 
+_TAKEN = (
+    "nodes",
+    "partitions",
+    "oldest_version",
+    "newest_version",
+    "min_job_age",
+    "attempts",
+    "user",
+    "user_is_made",
+)
+
+
 @dataclass(frozen=True)
 class Wanted:
     """What is required. Durations in seconds."""
@@ -60,8 +79,11 @@ class Wanted:
     nodes: Sequence[str] = ()  # that Slurm must know
     partitions: Sequence[str] = ()  # that must exist
     oldest_version: str = "22.05"
+    newest_version: str = "24.11"  # the newest that was tried
     min_job_age: int = 300
+    attempts: int = 3  # how often a job is requeued
     user: str = ""  # that must be an administrator; empty: not asked
+    user_is_made: bool = False  # the installer makes it an administrator
 
 
 @dataclass(frozen=True)
@@ -74,33 +96,33 @@ class Said:
     trouble: str = ""
     spool_dirs: Mapping[str, str] = field(default_factory=dict)  # by NodeName
     admin_level: Optional[str] = None  # of the wanted user
+    level_trouble: str = ""  # why its level is not known
 
 
 def run(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     """Ask Slurm and judge. Nothing is ever changed.
 
     Returns:
-        `{"changed": false, "checks": [...], "version", "slurmd_spool_dir", "spool_dirs": {NodeName: path},
-        "state_save_location"}`; the last four are empty when Slurm gave no answer.
+        `{"changed": false, "checks", "version", "slurmd_spool_dir", "spool_dirs": {NodeName: path},
+        "state_save_location", "nodes"}`, the nodes as `facts.slurm_nodes` gives them; the last five are empty when
+        Slurm gave no answer.
     """
     del check_mode  # reads only
     said = ask(SlurmCli(params["bin_dir"], params["timeout"]), params["user"])
     wanted = Wanted(
         hostnames=_own_names() if params["on_active_controller"] else (),
-        nodes=params["nodes"],
-        partitions=params["partitions"],
-        oldest_version=params["oldest_version"],
-        min_job_age=params["min_job_age"],
-        user=params["user"],
+        **{name: params[name] for name in _TAKEN},
     )
     config = said.config or {}
+    checks = [_reachable(said)] if params["reachable_only"] else judge(said, wanted)
     return {
         "changed": False,
-        "checks": [check.as_dict() for check in judge(said, wanted)],
+        "checks": [check.as_dict() for check in checks],
         "version": config.get("SLURM_VERSION", ""),
         "slurmd_spool_dir": config.get("SlurmdSpoolDir", ""),
         "spool_dirs": dict(said.spool_dirs),
         "state_save_location": config.get("StateSaveLocation", ""),
+        "nodes": facts.slurm_nodes(said.nodes or ()),
     }
 
 
@@ -110,12 +132,20 @@ def ask(slurm: SlurmCli, user: str = "") -> Said:
         controllers = slurm.ping()
         config = slurm.config()
         nodes = slurm.nodes()
-        level = slurm.admin_level(user) if user and _accounts(config) else None
     except RecoveryError as exc:
         return Said(trouble=str(exc))
     template = config.get("SlurmdSpoolDir", "")
     spools = {node.name: resolve_spool_dir(template, node) for node in nodes}
-    return Said(controllers, config, nodes, spool_dirs=spools, admin_level=level)
+    level, trouble = _level(slurm, user) if user and slurm_settings.has_accounts(config) else (None, "")
+    return Said(controllers, config, nodes, spool_dirs=spools, admin_level=level, level_trouble=trouble)
+
+
+def _level(slurm: SlurmCli, user: str) -> tuple[Optional[str], str]:
+    """A user's level, and why it is not known: slurmdbd may be down while slurmctld answers."""
+    try:
+        return slurm.admin_level(user), ""
+    except RecoveryError as exc:
+        return None, str(exc)
 
 
 def judge(said: Said, wanted: Wanted) -> list[Check]:
@@ -123,21 +153,13 @@ def judge(said: Said, wanted: Wanted) -> list[Check]:
     reachable = _reachable(said)
     if said.config is None or said.nodes is None:
         return [reachable]
-    checks = [reachable, _version(said.config, wanted)]
+    checks = [reachable, _version(said.config, wanted), _node_versions(said.config, said.nodes)]
     if wanted.hostnames:
         checks.append(_acting(said.controllers, wanted.hostnames))
     if wanted.user:
-        checks.append(_rights(said, wanted.user))
-    checks += [
-        _nodes(said.nodes, wanted),
-        _requeue(said.config),
-        _job_comment(said.config),
-        _accounting(said.config),
-        _min_job_age(said.config, wanted),
-        _spool(said),
-        _return_to_service(said.config),
-    ]
-    return checks
+        checks.append(_rights(said, wanted))
+    least = slurm_settings.Least(wanted.min_job_age, wanted.attempts)
+    return [*checks, _nodes(said.nodes, wanted), *slurm_settings.judge(said.config, least), _spool(said)]
 
 
 def _reachable(said: Said) -> Check:
@@ -151,12 +173,32 @@ def _reachable(said: Said) -> Check:
 
 def _version(config: Mapping[str, str], wanted: Wanted) -> Check:
     found = config.get("SLURM_VERSION", "")
-    numbers, oldest = _numbers(found), _numbers(wanted.oldest_version)
-    status = UNKNOWN if not numbers else PASSED if numbers[:2] >= oldest[:2] else FAILED
-    hint = "" if status == PASSED else "upgrade Slurm"
-    return Check(
-        "slurm_version", "Slurm's version", "%s or newer" % wanted.oldest_version, found or "none", status, hint
-    )
+    release = _release(found)
+    required = "from %s to %s" % (wanted.oldest_version, wanted.newest_version)
+    status, hint = UNKNOWN, "run `scontrol --version`"
+    if release and release < _release(wanted.oldest_version):
+        status, hint = FAILED, "upgrade Slurm"
+    elif release and release > _release(wanted.newest_version):
+        status, hint = WARNING, "recovery was not tried with this version: let it observe first"
+    elif release:
+        status, hint = PASSED, ""
+    return Check("slurm_version", "Slurm's version", required, found or "none", status, hint)
+
+
+def _node_versions(config: Mapping[str, str], nodes: Sequence[Node]) -> Check:
+    """slurmd may be up to two releases older than slurmctld (since 24.11 three), never newer."""
+    ours = _release(config.get("SLURM_VERSION", ""))
+    versions = Counter(node.version for node in nodes if node.version)
+    newer = {node.name: node.version for node in nodes if node.version and _release(node.version) > ours}
+    found = ", ".join("%s on %d" % each for each in sorted(versions.items())) or "no node tells"
+    title, required = "slurmd's version", "no slurmd is newer than slurmctld, all are of one release"
+    if newer and ours:
+        found = "%s; newer than slurmctld: %s" % (found, listed(newer))
+        return Check("slurm_node_versions", title, required, found, FAILED, "upgrade slurmctld first, then the nodes")
+    if len({_release(version) for version in versions}) > 1:
+        hint = "finish the upgrade: jobs that restart elsewhere should find the same slurmd"
+        return Check("slurm_node_versions", title, required, found, WARNING, hint)
+    return Check("slurm_node_versions", title, required, found, PASSED)
 
 
 def _acting(controllers: Sequence[Controller], hostnames: Sequence[str]) -> Check:
@@ -171,24 +213,37 @@ def _acting(controllers: Sequence[Controller], hostnames: Sequence[str]) -> Chec
     return Check("slurm_active_controller", title, required, found, PASSED if ours else FAILED, hint)
 
 
-def _rights(said: Said, user: str) -> Check:
-    """Changing nodes wants Slurm's administrator level (slurm.conf(5), SlurmUser; sacctmgr(1), AdminLevel)."""
-    config = said.config or {}
+def _rights(said: Said, wanted: Wanted) -> Check:
+    """The service's user has exactly the administrator level (slurm.conf(5), SlurmUser; sacctmgr(1), AdminLevel).
+
+    Changing nodes wants it, and it includes the operator's, which requeueing others' jobs wants. root and SlurmUser may
+    do more than that, and everything that runs as them could.
+    """
+    config, user = said.config or {}, wanted.user
     owner = config.get("SlurmUser", "").split("(", 1)[0]
-    title, required = "The service may change nodes", "AdminLevel=Administrator, or SlurmUser itself"
+    title, required = "The service may change nodes", "AdminLevel=Administrator, and not more"
     if user in ("root", owner):
-        return Check("slurm_rights", title, required, "%s is %s" % (user, owner or "root"), PASSED)
+        status = WARNING if slurm_settings.has_accounts(config) else PASSED
+        hint = "let the service have a user of its own (job_recovery_user)" if status == WARNING else ""
+        return Check(
+            "slurm_rights",
+            title,
+            required,
+            "%s is %s" % (user, "root" if user == "root" else "SlurmUser"),
+            status,
+            hint,
+        )
+    if said.level_trouble:
+        return Check("slurm_rights", title, required, said.level_trouble, UNKNOWN, "check that slurmdbd answers")
     found = "%s has AdminLevel %s" % (user, said.admin_level) if said.admin_level else "%s has no Slurm account" % user
     if said.admin_level == "Administrator":
         return Check("slurm_rights", title, required, found, PASSED)
+    if wanted.user_is_made and slurm_settings.has_accounts(config):
+        return Check("slurm_rights", title, required, found + "; the installation makes it an administrator", PASSED)
     hint = "run `sacctmgr modify user name=%s set adminlevel=Admin`, or set controller_slurm_rights to true" % user
-    if not _accounts(config):
+    if not slurm_settings.has_accounts(config):
         hint = "there is no accounting: set job_recovery_user to SlurmUser (%s)" % owner
     return Check("slurm_rights", title, required, found, FAILED, hint)
-
-
-def _accounts(config: Mapping[str, str]) -> bool:
-    return config.get("AccountingStorageType", "").endswith("slurmdbd")
 
 
 def _nodes(nodes: Sequence[Node], wanted: Wanted) -> Check:
@@ -199,64 +254,12 @@ def _nodes(nodes: Sequence[Node], wanted: Wanted) -> Check:
     unknown = [name for name in wanted.partitions if name not in partitions]
     found = "%d nodes in %d partitions" % (len(known), len(partitions))
     if missing:
-        found += "; no node %s" % _some(missing)
+        found += "; no node %s" % listed(missing)
     if unknown:
-        found += "; no partition %s with nodes" % _some(unknown)
+        found += "; no partition %s with nodes" % ", ".join(sorted(unknown))
     required = "every node and partition of the inventory exists in Slurm"
     hint = "correct job_recovery_slurm_name and job_recovery_partitions in the inventory" if missing or unknown else ""
     return Check("slurm_nodes", title, required, found, FAILED if missing or unknown else PASSED, hint)
-
-
-def _requeue(config: Mapping[str, str]) -> Check:
-    found = config.get("JobRequeue", "")
-    required = "JobRequeue=1, or every job says --requeue"
-    status = {"1": PASSED, "0": WARNING}.get(found, UNKNOWN)
-    hint = (
-        ""
-        if status == PASSED
-        else "set JobRequeue=1 in slurm.conf, else jobs without --requeue are lost with their node"
-    )
-    return Check("slurm_job_requeue", "Jobs may be requeued", required, "JobRequeue=%s" % found, status, hint)
-
-
-def _job_comment(config: Mapping[str, str]) -> Check:
-    flags = [flag.strip().lower() for flag in config.get("AccountingStoreFlags", "").split(",") if flag.strip()]
-    status = PASSED if "job_comment" in flags else FAILED
-    hint = (
-        ""
-        if status == PASSED
-        else (
-            "add job_comment to AccountingStoreFlags in slurm.conf, then `scontrol reconfigure`: jobs opt in to "
-            "restarts by their comment, which finished jobs lose otherwise"
-        )
-    )
-    found = "AccountingStoreFlags=%s" % (",".join(flags) or "(none)")
-    return Check("slurm_job_comment", "Job comments are kept", "AccountingStoreFlags=job_comment", found, status, hint)
-
-
-def _accounting(config: Mapping[str, str]) -> Check:
-    found = config.get("AccountingStorageType", "(none)")
-    status = PASSED if _accounts(config) else WARNING
-    hint = (
-        ""
-        if status == PASSED
-        else (
-            "without slurmdbd finished jobs are forgotten after MinJobAge, and nobody but root and SlurmUser can be "
-            "allowed to change nodes: set job_recovery_user to SlurmUser and controller_slurm_rights to false"
-        )
-    )
-    required = "AccountingStorageType=accounting_storage/slurmdbd"
-    return Check("slurm_accounting", "Accounting by slurmdbd", required, found, status, hint)
-
-
-def _min_job_age(config: Mapping[str, str], wanted: Wanted) -> Check:
-    text = config.get("MinJobAge", "")
-    numbers = _numbers(text)
-    age = numbers[0] if numbers else None
-    status = UNKNOWN if age is None else PASSED if age == 0 or age >= wanted.min_job_age else WARNING
-    hint = "" if status == PASSED else "raise MinJobAge: a job that slurmctld has forgotten cannot be requeued"
-    required = "MinJobAge of at least %d s" % wanted.min_job_age
-    return Check("slurm_min_job_age", "Finished jobs are remembered", required, "MinJobAge=%s" % text, status, hint)
 
 
 def _spool(said: Said) -> Check:
@@ -266,11 +269,22 @@ def _spool(said: Said) -> Check:
     template = (said.config or {}).get("SlurmdSpoolDir", "")
     state = (said.config or {}).get("StateSaveLocation", "")
     faults = {name: spool_fault(path, state) for name, path in said.spool_dirs.items()}
-    bad = [(name, fault) for name, fault in sorted(faults.items()) if fault]
-    if not bad:
+    places = Counter(_place(node, said.spool_dirs) for node in said.nodes or ())
+    for node in said.nodes or ():
+        if places[_place(node, said.spool_dirs)] > 1 and not faults.get(node.name):
+            faults[node.name] = "shares it with another slurmd on %s" % (node.hostname or node.name)
+    wrong = grouped(faults)
+    if not wrong:
         return Check("slurm_spool_dir", title, required, "SlurmdSpoolDir=%s" % template, PASSED)
-    found = "SlurmdSpoolDir=%s: %s" % (template, _some(["%s %s" % each for each in bad]))
-    return Check("slurm_spool_dir", title, required, found, FAILED, "correct SlurmdSpoolDir in slurm.conf")
+    found = "SlurmdSpoolDir=%s: %s" % (template, wrong)
+    hint = "correct SlurmdSpoolDir in slurm.conf, for example SlurmdSpoolDir=/var/spool/slurmd"
+    if "shares it" in wrong:
+        hint = "several slurmd on one host need %n in SlurmdSpoolDir, for example /var/spool/slurmd.%n"
+    return Check("slurm_spool_dir", title, required, found, FAILED, hint)
+
+
+def _place(node: Node, spools: Mapping[str, str]) -> tuple[str, str]:
+    return (node.hostname or node.name, posixpath.normpath(spools.get(node.name, "")))
 
 
 def spool_fault(path: str, state_save_location: str) -> str:
@@ -292,19 +306,6 @@ def spool_fault(path: str, state_save_location: str) -> str:
     return ""
 
 
-def _return_to_service(config: Mapping[str, str]) -> Check:
-    meanings = {
-        "0": "a node that was DOWN comes back only by recovery or a person",
-        "1": "a node that did not respond comes back by itself, a node that rebooted does not",
-        "2": "every node that registers in order comes back by itself, unproved",
-    }
-    value = config.get("ReturnToService", "")
-    status = PASSED if value in ("0", "1") else WARNING if value == "2" else UNKNOWN
-    hint = "" if status == PASSED else "with 0 or 1, recovery proves a node that rebooted before jobs run on it again"
-    found = "ReturnToService=%s: %s" % (value, meanings.get(value, "unknown"))
-    return Check("slurm_return_to_service", "How nodes return", "ReturnToService of 0 or 1", found, status, hint)
-
-
 def _own_names() -> list[str]:
     names = [socket.gethostname(), os.uname().nodename]
     return list(dict.fromkeys(names))
@@ -314,11 +315,6 @@ def _short(name: str) -> str:
     return name.split(".", 1)[0].lower()
 
 
-def _numbers(text: str) -> list[int]:
-    return [int(number) for number in re.findall(r"\d+", text)]
-
-
-def _some(items: Sequence[str]) -> str:
-    """The first few, and how many more."""
-    rest = len(items) - 5
-    return ", ".join(items[:5]) + (" and %d more" % rest if rest > 0 else "")
+def _release(text: str) -> tuple[int, ...]:
+    """Year and month of a version such as `24.11.5`; empty where there is none."""
+    return tuple(int(number) for number in re.findall(r"\d+", text)[:2])

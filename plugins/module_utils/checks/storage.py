@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from typing import Any, Collection, Mapping, Optional, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks.cluster import Cluster
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks.components import (
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks.components import LOCAL_PATH, NFS
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks.verdict import (
     ABSENT,
     BROKEN,
-    LOCAL_PATH,
-    NFS,
     PRESENT,
     WARNING,
     Verdict,
@@ -108,6 +107,69 @@ def storage_classes(cluster: Cluster) -> list[StorageClass]:
     return found
 
 
+def back_ends(cluster: Cluster) -> list[dict[str, Any]]:
+    """Where the volumes of each class really lie. Raises what reading raises.
+
+    Returns:
+        `class`, `default` (whether claims that name no class get it), `kind`: `nfs` (with `server` and `path`),
+        `shared` (a `path` that all nodes have in common), `node` (a `path` on each node's own disk) or `other`
+        (with `provisioner`).
+    """
+    classes = storage_classes(cluster)
+    defaults = sorted((one for one in classes if one.default), key=lambda one: (-one.created_at, one.name))
+    return [
+        {"class": one.name, "default": one in defaults[:1], **_back_end(cluster, one, path)}
+        for one in classes
+        for path in _paths(cluster, one)
+    ]
+
+
+def _back_end(cluster: Cluster, one: StorageClass, path: str) -> dict[str, str]:
+    if one.local_path:
+        shared = any(_shared_path(cluster, server) for server in running(cluster, LOCAL_PATH))
+        return {"kind": "shared" if shared else "node", "path": path}
+    server, _colon, share = path.partition(":")
+    if share:
+        return {"kind": "nfs", "server": server, "path": share}
+    return {"kind": "other", "provisioner": one.provisioner}
+
+
+def _paths(cluster: Cluster, one: StorageClass) -> list[str]:
+    """The folders, or `server:share`, that a class writes to; one empty text where nobody can tell."""
+    if one.local_path:
+        found = [path for server in running(cluster, LOCAL_PATH) for path in _local_paths(cluster, server)]
+    else:
+        server, share = reading.text(one.parameters, "server"), reading.text(one.parameters, "share")
+        found = ["%s:%s" % (server, share)] if server and share else _nfs_exports(cluster, one.provisioner)
+    return list(dict.fromkeys(found)) or [""]
+
+
+def _local_paths(cluster: Cluster, provisioner: Workload) -> list[str]:
+    config = _local_path_config(cluster, provisioner)
+    shared = reading.text(config, "sharedFileSystemPath")
+    if shared:
+        return [shared]
+    return [
+        path
+        for entry in reading.items(config, "nodePathMap")
+        for path in entry.get("paths") or []
+        if isinstance(path, str)
+    ]
+
+
+def _nfs_exports(cluster: Cluster, provisioner: str) -> list[str]:
+    """What the provisioner of this name mounts: nfs-subdir-external-provisioner is told it in its environment."""
+    exports = []
+    for one in running(cluster, NFS):
+        for container in one.containers:
+            told = {
+                reading.text(entry, "name"): reading.text(entry, "value") for entry in reading.items(container, "env")
+            }
+            if told.get("PROVISIONER_NAME") == provisioner and told.get("NFS_SERVER") and told.get("NFS_PATH"):
+                exports.append("%s:%s" % (told["NFS_SERVER"], told["NFS_PATH"]))
+    return exports
+
+
 def _served_over_nfs(cluster: Cluster, chosen: StorageClass, nfs_provisioners: Collection[str]) -> Verdict:
     if chosen.local_path:
         return _shared_local_path(cluster, chosen)
@@ -136,15 +198,19 @@ def _shared_local_path(cluster: Cluster, chosen: StorageClass) -> Verdict:
 
 def _shared_path(cluster: Cluster, provisioner: Workload) -> Optional[str]:
     """sharedFileSystemPath of a provisioner's configuration, None where it writes to the nodes' own disks."""
+    return reading.text(_local_path_config(cluster, provisioner), "sharedFileSystemPath") or None
+
+
+def _local_path_config(cluster: Cluster, provisioner: Workload) -> Mapping[str, Any]:
     for name in _config_maps(provisioner.pod):
         thing = cluster.one("configmaps", provisioner.namespace, name) or {}
         try:
             config = json.loads(reading.text(reading.part(thing, "data"), _LOCAL_PATH_CONFIG))
         except (ValueError, RecursionError):
             continue
-        if isinstance(config, dict) and reading.text(config, "sharedFileSystemPath"):
-            return reading.text(config, "sharedFileSystemPath")
-    return None
+        if isinstance(config, dict):
+            return config
+    return {}
 
 
 def _config_maps(pod: Mapping[str, Any]) -> Sequence[str]:

@@ -12,7 +12,7 @@ from typing import Any, Iterator, Mapping, Optional, Pattern, Sequence
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks.cluster import Cluster
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import reading
 
-_KINDS = (("Deployment", "deployments"), ("StatefulSet", "statefulsets"), ("DaemonSet", "daemonsets"))
+KINDS = {"Deployment": "deployments", "StatefulSet": "statefulsets", "DaemonSet": "daemonsets"}
 _NAME_LABELS = ("app.kubernetes.io/name", "app", "k8s-app")
 _CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 
@@ -24,12 +24,14 @@ class Software:
     Attributes:
         images: matches the repository of one of its images, without tag and digest, mirrored or not.
         names: values of its name labels in its upstream charts and manifests.
-        arguments: an argument that only it is given.
+        arguments: the beginning of an argument that only it is given.
+        labels: labels that count beside a name, where others bear the same name.
     """
 
     images: Pattern[str]
     names: frozenset[str] = frozenset()
     arguments: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -93,12 +95,14 @@ class Workload:
             return True
         if software.arguments and any(word.startswith(software.arguments) for word in self.arguments):
             return True
+        if any(self.labels.get(label) != value for label, value in software.labels.items()):
+            return False
         return any(self.labels.get(label) in software.names for label in _NAME_LABELS)
 
 
 def workloads(cluster: Cluster) -> list[Workload]:
     """All workloads of the cluster. Raises what reading them raises."""
-    return [_workload(kind, thing) for kind, key in _KINDS for thing in cluster.all(key)]
+    return [_workload(kind, thing) for kind, key in KINDS.items() for thing in cluster.all(key)]
 
 
 def running(cluster: Cluster, software: Software, kinds: Sequence[str] = ()) -> list[Workload]:

@@ -54,10 +54,21 @@ CHECK: tuple[Grant, ...] = (
     Grant("networking.k8s.io", "ingressclasses", ("list",), "which controller serves an Ingress"),
     Grant("storage.k8s.io", "storageclasses", ("list",), "storage"),
     Grant("apiregistration.k8s.io", "apiservices", ("list",), "the metrics APIs"),
-    Grant("apiextensions.k8s.io", "customresourcedefinitions", ("list",), "Prometheus Operator, Kyverno"),
+    Grant("apiextensions.k8s.io", "customresourcedefinitions", ("get", "list"), "Prometheus Operator, Kyverno"),
+    Grant("metrics.k8s.io", "nodes", ("list",), "whether Metrics Server really answers"),
     Grant("admissionregistration.k8s.io", "validatingwebhookconfigurations", ("list",), "Kyverno"),
     Grant("admissionregistration.k8s.io", "mutatingwebhookconfigurations", ("list",), "Kyverno"),
     Grant("monitoring.coreos.com", "prometheuses", ("list",), "Prometheus Operator"),
+)
+
+# What the installer makes for the service, and reads and changes when it runs again.
+INSTALL: tuple[Grant, ...] = (
+    Grant("", "namespaces", ("get", "create", "patch"), "the account's namespace"),
+    Grant("", "serviceaccounts", ("get", "create", "patch"), "the account"),
+    Grant("", "secrets", ("get", "create", "patch"), "its token"),
+    Grant("rbac.authorization.k8s.io", "clusterroles", ("get", "create", "patch"), "its rights"),
+    Grant("rbac.authorization.k8s.io", "clusterrolebindings", ("get", "create", "patch"), "its rights"),
+    Grant("rbac.authorization.k8s.io", "rolebindings", ("get", "create", "patch"), "its rights in the scope"),
 )
 
 

@@ -3,11 +3,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import html
 import json
+from html.parser import HTMLParser
 
 import pytest
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks.report import run
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import BadInput
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import BadInput, Unreadable
 
 
 def made(check_id, status, **other):
@@ -15,8 +17,9 @@ def made(check_id, status, **other):
     return {**check, **other}
 
 
-def report(*checks, accept=(), dest=None, check_mode=False):
+def report(*checks, accept=(), dest=None, html=None, check_mode=False, title="Pre-flight"):
     params = {"checks": list(checks), "accept": list(accept), "dest": dest and str(dest), "width": 100}
+    params.update(html=html and str(html), title=title)
     return run(params, check_mode)
 
 
@@ -56,4 +59,91 @@ def test_the_file_is_written_once(tmp_path):
     assert not path.exists()
     assert report(made("a", "failed"), dest=path)["changed"] is True
     assert report(made("a", "failed"), dest=path)["changed"] is False
-    assert json.loads(path.read_text())["checks"][0]["id"] == "a"
+    written = json.loads(path.read_text())
+    assert written["checks"][0]["id"] == "a"
+    assert (written["unmet"], written["counts"]["failed"]) == (["a"], 1)
+
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "</td></tr></table></main><h1>All requirements are met.</h1>",
+    '"><img src=x onerror=alert(1)>',
+    "' onmouseover='alert(1)",
+    "<!-- ",
+    "]]>",
+    "&lt;script&gt;",
+    "</style><style>*{display:none}",
+    "<a href=javascript:alert(1)>x</a>",
+    "{{ lookup('pipe', 'id') }}",
+    "\x1b[2J\u202e\u0000",
+]
+
+
+class Page(HTMLParser):
+    """What a browser would make of it: elements, attributes, and the texts of the table's cells."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.tags, self.attributes, self.open, self.cells = [], [], [], []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in ("meta",):
+            self.open.append(tag)
+        if tag == "td":
+            self.cells.append("")
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag, "every element is closed in its order"
+
+    def handle_data(self, data):
+        if "td" in self.open:
+            self.cells[-1] += data
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize("field", ["id", "title", "required", "found", "hint"])
+def test_nothing_on_the_page_is_more_than_text(tmp_path, field, text):
+    plain = tmp_path / "plain.html"
+    hostile = tmp_path / "hostile.html"
+    report(made("a", "failed"), html=plain, title="T")
+    report(made("a", "failed", **{field: text}), html=hostile, title=text)
+    good, bad = Page(plain.read_text()), Page(hostile.read_text())
+    assert bad.tags == good.tags
+    assert bad.attributes == good.attributes
+    assert bad.open == []
+    shown = "".join(letter if letter.isprintable() else " " for letter in text)
+    assert any(shown in cell for cell in bad.cells)
+    assert all(letter.isprintable() or letter == "\n" for letter in hostile.read_text())
+
+
+def test_the_page_needs_nothing_else_and_can_load_nothing(tmp_path):
+    path = tmp_path / "page.html"
+    report(made("a", "failed"), made("b", "passed"), html=path)
+    page = Page(path.read_text())
+    assert not {"script", "link", "img", "iframe", "object", "form", "a"} & set(page.tags)
+    assert not [name for name, _value in page.attributes if name in ("src", "href") or name.startswith("on")]
+    assert "url(" not in path.read_text()
+    assert ("content", "default-src 'none'; style-src 'unsafe-inline'") in page.attributes
+
+
+def test_the_page_says_what_the_table_says(tmp_path):
+    path = tmp_path / "page.html"
+    checks = [made("a", "passed"), made("b", "warning", found="<1>"), made("c", "unknown"), made("d", "failed")]
+    result = report(*checks, html=path, title="Pre-flight of lab")
+    text = path.read_text()
+    cells = Page(text).cells
+    assert [cell[1:] for cell in cells[::4]] == ["failed", "unknown", "warning", "passed"]
+    assert [cell.endswith("do it") for cell in cells[2::4]] == [True, True, True, False]
+    assert "2 of 4 requirements are not met." in text
+    assert html.escape("<1>") in text
+    assert result["unmet"] == ["d", "c"]
+    assert report(*checks, html=path, title="Pre-flight of lab")["changed"] is False
+
+
+def test_a_page_that_cannot_be_written_is_an_error(tmp_path):
+    with pytest.raises(Unreadable, match="cannot be written"):
+        report(made("a", "failed"), html=tmp_path / "not" / "there.html")

@@ -36,6 +36,7 @@ class ApiServer:
         requests: what it was asked, `METHOD path?query`, in order.
         bodies: the parsed bodies of the writes, in order.
         token: when set, requests need it as bearer token.
+        may: from the resource attributes of a SelfSubjectAccessReview to whether we may.
         watch_seconds: watches end after this time, however long they were meant to last.
     """
 
@@ -45,6 +46,7 @@ class ApiServer:
         self.token = ""
         self.watch_seconds = 30.0
         self.closed = False
+        self.may = lambda attributes: True
         self.watch_lines: list[list[bytes]] = []
         self.connections: list[socket.socket] = []
         self._objects: dict[str, dict] = {}
@@ -161,7 +163,9 @@ class ApiServer:
     def write(self, method: str, path: str, body: dict) -> tuple[int, dict]:
         with self._lock:
             self.bodies.append(body)
-            *_rest, name, sub = _OBJECT.match(path).groups()
+            *_rest, resource, name, sub = _OBJECT.match(path).groups()
+            if resource == "selfsubjectaccessreviews":
+                return 201, {**body, "status": {"allowed": self.may(body["spec"]["resourceAttributes"])}}
             if method == "POST" and sub is None and name is None:
                 target = "%s/%s" % (path, body["metadata"]["name"])
                 if target in self._objects:
