@@ -103,6 +103,14 @@ class Server:
     def freeze(self) -> None:
         """It takes connections (the kernel does) and never answers."""
         self._signal(signal.SIGSTOP)
+        # every thread of it stands still a moment later than the signal was sent
+        until = time.monotonic() + _START_SECONDS
+        while not all(state == "T" for state in self._thread_states()) and time.monotonic() < until:
+            time.sleep(0.01)
+
+    def _thread_states(self) -> list[str]:
+        tasks = Path("/proc/%d/task" % self._process.pid)
+        return [(task / "stat").read_text().rpartition(")")[2].split()[0] for task in tasks.iterdir()]
 
     def thaw(self) -> None:
         """It goes on."""

@@ -20,7 +20,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.check
     WARNING,
     Check,
 )
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks.nodes import look
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks.nodes import read
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Absent, BadInput, Unreadable
 
 SPEC: dict[str, Any] = {
@@ -55,6 +55,13 @@ def run(params: dict[str, Any], _check_mode: bool) -> dict[str, Any]:
     checks = judge(looks, ours, params["slurm"])
     without = sorted(name for name, told in looks.items() if told is not None and not _installed(told))
     return {"changed": False, "checks": [check.as_dict() for check in checks], "helper": ours, "without": without}
+
+
+def look(result: Mapping[str, Any]) -> Optional[Mapping[str, str]]:
+    """What a node told, from the result of its `raw` command; None where the command did not run there."""
+    if result.get("unreachable") or "stdout" not in result:
+        return None
+    return read(str(result["stdout"]))[0]
 
 
 def helper_digest(folder: str) -> str:

@@ -39,6 +39,7 @@ SPEC: dict[str, Any] = {
     "supports_check_mode": True,
 }
 
+_LONGEST = 4000  # characters of one answer; a probe of the helper is the longest
 _BOOT_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 _MACHINE_ID = re.compile(r"[0-9a-f]{32}\Z")
 _NAMES = ("slurm_name", "kubernetes_name", "ssh_address", "bmc_url")
@@ -152,7 +153,7 @@ def read(output: str) -> tuple[dict[str, str], list[space.Mount]]:
         if equals and name == "fs":
             mounts.extend(space.parse(value))
         elif equals:
-            told[name] = printable(value.strip(), 1000)
+            told[name] = printable(value.strip(), _LONGEST)
     return told, mounts
 
 

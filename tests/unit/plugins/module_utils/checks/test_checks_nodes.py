@@ -126,7 +126,7 @@ def test_what_a_node_says_is_data():
     results = [told(python="\x1b[2J{{ 1 }}", hostname="x" * 5000, fs="ext4 1 relative /dev/sda")]
     result = check(results, compute=["node0"])
     assert all(item["found"].isprintable() for item in result["checks"])
-    assert len(result["nodes"][0]["hostname"]) == 1000
+    assert len(result["nodes"][0]["hostname"]) == 4000
 
 
 # R6: a banner before the answers, CR line ends, an empty boot ID: only a well-formed one counts.

@@ -64,9 +64,13 @@ def admin(mariadb):
             cursor.execute("DROP USER %s@localhost" % name)
 
 
+# PyMySQL leaves its socket to the collector when it cannot connect, and pytest tells of that at any later moment.
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+
+
 @pytest.fixture(autouse=True)
 def collected():
-    """PyMySQL leaves its socket to the collector when it cannot connect: let it be told of this test."""
+    """Within this test, not in the middle of another."""
     yield
     gc.collect()
 
