@@ -103,7 +103,7 @@ class Run:
 
     def unattended(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(self.command(*arguments), env=self.environment, stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, timeout=120)
+                              capture_output=True, text=True, timeout=120, check=False)
 
     def attended(self, answers: list[tuple[str, str]], *arguments: str) -> str:
         """Answer on a terminal: each answer is given when its question has appeared and is waited for."""
