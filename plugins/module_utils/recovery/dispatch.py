@@ -58,7 +58,7 @@ _MAX_BACK_OFF = 300.0
 _FREE_TRIES = 3  # dispatches of one step without a pause between them
 _MAX_PAUSE = 30.0
 _REVISIT = 600.0
-_REVISITED = 200  # escalated incidents that are looked at in one look, those that were looked at last come last
+_REVISITED = 200  # escalated incidents that one look is about; the next one is about the next
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ class LedgerWatch:
 
 def due_events(store: Store, tools: Tools, idle: set[int], now: float) -> list[dict[str, Any]]:
     """The event of those of the idle incidents that go on now, noted as being on its way; no event where none does."""
-    incidents = [incident for incident in store.incidents.live() if incident.id in idle]
+    incidents = in_turn([incident for incident in store.incidents.live() if incident.id in idle], now)
     machines = store.machines.get([incident.machine for incident in incidents if incident.machine])
     waiting = [waiting_of(incident, machines.get(incident.machine)) for incident in incidents]
     look = cheap_look(tools, waits.wanted([each.wait for each in waiting if each.wait is not None]))
@@ -207,6 +207,16 @@ def due_events(store: Store, tools: Tools, idle: set[int], now: float) -> list[d
     if not chosen:
         return []
     return [{"due": {"incidents": sorted(chosen), "dispatch": store.incidents.dispatch(chosen)}}]
+
+
+def in_turn(incidents: Sequence[Incident], now: float) -> list[Incident]:
+    """All that go on, and of the escalated ones, of which a storm may leave ten thousand, some in their turn. Pure."""
+    escalated = [incident for incident in incidents if incident.state == ESCALATED]
+    going_on = [incident for incident in incidents if incident.state != ESCALATED]
+    if len(escalated) <= _REVISITED:
+        return [*going_on, *escalated]
+    start = int(now) * _REVISITED % len(escalated)
+    return [*going_on, *(escalated + escalated)[start : start + _REVISITED]]
 
 
 def bury_dead(store: Store) -> list[str]:

@@ -199,3 +199,20 @@ def test_pick(given: list[Incident], room: int, expected: dict[int, float]) -> N
 def test_a_storm_is_one_run_of_bounded_size() -> None:
     waiting = [dispatch.waiting_of(incident(number, "open"), MACHINE) for number in range(1, 2000)]
     assert len(dispatch.pick(waiting, CheapLook(), NOW, 1)) == dispatch.MAX_IN_ONE
+
+
+def test_what_is_left_to_persons_is_looked_at_in_turn_and_delays_nothing() -> None:
+    left = [incident(number, "escalated") for number in range(1, 1001)]
+    going_on = [incident(number) for number in range(2001, 2031)]
+    looks = [dispatch.in_turn(left + going_on, NOW + second) for second in range(5)]
+    assert all(look[: len(going_on)] == going_on for look in looks)
+    assert {each.id for look in looks for each in look[len(going_on) :]} == set(range(1, 1001))
+    assert max(map(len, looks)) == 230
+    assert dispatch.in_turn(left[:150], NOW) == left[:150]
+
+
+def test_a_ledger_whose_clock_is_ahead_delays_nothing() -> None:
+    ahead = incident(1, "open", tries=3, changed=NOW + 298)  # two seconds ago, by a clock that is five minutes ahead
+    waiting = [dispatch.waiting_of(ahead, MACHINE)]
+    assert dispatch.pick(waiting, CheapLook(), NOW, 1) == {}
+    assert dispatch.pick(waiting, CheapLook(), NOW, 1, 300.0) == {1: 120.0}
