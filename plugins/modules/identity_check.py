@@ -84,6 +84,12 @@ options:
     description: Deadline in seconds for each BMC.
     type: float
     default: 10.0
+  power_commands:
+    description:
+      - The site's own power commands, for nodes whose C(bmc_url) is C(site:NAME); as C(job_recovery_power_commands) of
+        the role C(job_recovery).
+    type: dict
+    default: {}
 attributes:
   check_mode:
     description: The module only reads.

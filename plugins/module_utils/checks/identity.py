@@ -30,12 +30,17 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.error
     Unreachable,
     Unreadable,
 )
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.drivers import Power
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.identity import (
     parse_uuid,
     same_machine,
 )
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.redfish import Power, PowerState
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import PowerSettings
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.redfish import PowerState
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.site_command import is_site_address
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import (
+    PowerCommands,
+    PowerSettings,
+)
 
 _FIELDS = (
     "slurm_name",
@@ -64,6 +69,7 @@ SPEC: dict[str, Any] = {
         "bmc_password": {"type": "str", "default": "", "no_log": True},
         "bmc_ca": {"type": "str", "default": ""},
         "bmc_timeout": {"type": "float", "default": 10.0},
+        "power_commands": {"type": "dict", "default": {}},
     },
     "supports_check_mode": True,
 }
@@ -167,14 +173,16 @@ def _machine_faults(node: Mapping[str, str], known: Known) -> list[str]:
 
 
 def ask_bmcs(nodes: Sequence[Mapping[str, str]], params: Mapping[str, Any]) -> dict[str, Answer]:
-    """By BMC address its system's state, or the error. The account lies in a private folder meanwhile.
+    """By power address the state, or the error. The BMCs' account lies in a private folder meanwhile.
 
     Raises:
         Unreadable: no private folder can be made.
     """
-    urls = [node["bmc_url"] for node in nodes if node["bmc_url"]]
-    if not urls or not params["bmc_user"]:
-        return dict.fromkeys(urls, BadInput("no account is given (job_recovery_bmc_user)"))
+    given = [node["bmc_url"] for node in nodes if node["bmc_url"]]
+    urls = [url for url in given if params["bmc_user"] or is_site_address(url)]
+    refused = dict.fromkeys(given, BadInput("no account is given (job_recovery_bmc_user)"))
+    if not urls:
+        return refused
     try:
         folder = tempfile.mkdtemp(prefix="job-recovery-")  # mode 0700
     except OSError as exc:
@@ -182,10 +190,21 @@ def ask_bmcs(nodes: Sequence[Mapping[str, str]], params: Mapping[str, Any]) -> d
     try:
         account = _private(folder, "account", "%s:%s" % (params["bmc_user"], params["bmc_password"]))
         authority = _private(folder, "ca", params["bmc_ca"]) if params["bmc_ca"] else ""
-        power = Power(PowerSettings(credentials_file=account, ca_file=authority, timeout=params["bmc_timeout"]))
-        return power.read_many(urls)
+        power = Power(
+            PowerSettings(
+                credentials_file=account,
+                ca_file=authority,
+                timeout=params["bmc_timeout"],
+                commands=PowerCommands(**_commands(params.get("power_commands") or {})),
+            )
+        )
+        return {**refused, **power.read_many(urls)}
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _commands(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
 
 
 def power_path(nodes: Sequence[Mapping[str, str]], answers: Mapping[str, Answer]) -> Check:
@@ -219,6 +238,8 @@ def bmc_fault(node: Mapping[str, str], answer: Union[Answer, None]) -> str:
         return "the node tells no UUID of its own (job_recovery_smbios_uuid_path)"
     if not same_machine(answer.uuid, node["smbios_uuid"]):
         return "its BMC tells another machine's UUID" if parse_uuid(answer.uuid) else "its BMC tells no UUID"
+    if is_site_address(node["bmc_url"]):
+        return ""  # both levels are the site's own commands, and none is there without the others
     lacking = [level for level in _LEVELS if answer.reset_types and level not in answer.reset_types]
     if not answer.reset_path or lacking:
         return "its BMC offers no %s" % (" and no ".join(lacking) or "reset")

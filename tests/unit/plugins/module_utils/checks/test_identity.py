@@ -192,6 +192,23 @@ def test_the_power_path(bmcs, answer, status, words):
     assert bmcs.posts == 0
 
 
+@pytest.mark.parametrize(
+    ("uuid", "status", "words"),
+    [(UUIDS[1], "passed", "1 BMCs"), (UUIDS[2], "failed", "another machine's UUID"), ("", "failed", "its BMC")],
+)
+def test_the_sites_own_commands_tell_the_identity_too(uuid, status, words):
+    commands = {
+        "status": ["printf", "%s", "{name}: ON"],
+        "identify": ["printf", "%s", uuid],
+        "switch_on": ["false"],
+        "switch_off": ["false"],
+        "on_pattern": "{name}: ON",
+        "off_pattern": "{name}: OFF",
+    }
+    check = checks([node(1, bmc_url="site:n1")], power_commands=commands)["identity_power"]
+    assert (check["status"], words in check["found"]) == (status, True), check
+
+
 def test_a_wrong_password_and_none(bmcs):
     assert "refuses our account" in power(bmcs, system(UUIDS[1]), password="wrong")["found"]
     assert "no account is given" in power(bmcs, system(UUIDS[1]), user="")["found"]
