@@ -58,7 +58,8 @@ class Site:
         inventories = (instance.inventory, instance.checkout / "inventory/lab")
         argv = ["ansible-playbook", *(f"--inventory={one}" for one in inventories), "--extra-vars", f"@{path}"]
         argv += ["-vvv", "--diff", *options, f"mission_control.job_recovery.{name}"]
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
+        plain = {**os.environ, "ANSIBLE_FORCE_COLOR": "false", "ANSIBLE_NOCOLOR": "true"}  # Molecule wants colours
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, env=plain)
         output = done.stdout + done.stderr
         assert not in_output(self.secrets, output)
         return Ended(done.returncode, output)
