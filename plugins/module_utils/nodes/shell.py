@@ -99,6 +99,11 @@ def parse_address(address: str, default_port: int) -> tuple[str, int]:
     return host, int(port)
 
 
+def job_words(number: int, uid: Optional[int]) -> list[str]:
+    """A job as the helper's `orphans` and `end-orphans` take it: its id, and whose processes count if that is known."""
+    return [str(number), *([] if uid is None else ["--owner", "%d.%d" % (number, uid)])]
+
+
 def valid_boot_id(text: object) -> bool:
     """Whether this is a boot ID, and nothing else."""
     return isinstance(text, str) and _BOOT_ID.match(text) is not None

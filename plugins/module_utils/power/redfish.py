@@ -13,7 +13,6 @@ import base64
 import json
 import ssl
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
@@ -27,6 +26,8 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.error
     Unreachable,
     Unreadable,
 )
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.parallel import read_each
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.power import looking
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.http import (
     Reply,
     Server,
@@ -92,18 +93,7 @@ class Power:
         self, urls: Sequence[str], deadline: Optional[float] = None
     ) -> dict[str, Union[PowerState, RecoveryError]]:
         """`read` of many at once: by URL the state, or the error."""
-
-        def read_one(url: str) -> Union[PowerState, RecoveryError]:
-            try:
-                return self.read(url, deadline)
-            except RecoveryError as exc:
-                return exc
-
-        unique = list(dict.fromkeys(urls))
-        if not unique:
-            return {}
-        with ThreadPoolExecutor(min(_WORKERS, len(unique))) as pool:
-            return dict(zip(unique, pool.map(read_one, unique)))
+        return read_each(urls, lambda url: self.read(url, deadline), _WORKERS)
 
     def request_level(
         self,
@@ -153,22 +143,13 @@ class Power:
             Conflict: the BMC is another machine's.
             RecoveryError: as `read`.
         """
-        until = time.monotonic() + seconds
-        pause = _POLL
-        last: Optional[PowerState] = None
-        trouble: Optional[Unreachable] = None
-        while True:
-            try:
-                last = self.read(url, max(0.5, until - time.monotonic()))
-                check_identity(url, last, smbios_uuid)
-            except Unreachable as exc:
-                trouble = exc
-            if last is not None and (last.state in levels or time.monotonic() + pause >= until):
-                return last
-            if trouble is not None and time.monotonic() + pause >= until:
-                raise trouble
-            time.sleep(pause)
-            pause = min(_POLL_MAX, pause * 2)
+
+        def look(left: float) -> PowerState:
+            state = self.read(url, left)
+            check_identity(url, state, smbios_uuid)
+            return state
+
+        return looking.await_level(look, levels, seconds, _POLL, _POLL_MAX)
 
     def _reset(self, url: str, path: str, body: Mapping[str, Any], etag: str, until: float) -> Reply:
         headers = {"If-Match": etag} if etag else {}

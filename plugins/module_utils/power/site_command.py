@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import re
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Optional, Sequence, Union
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import (
@@ -31,6 +30,8 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.error
     Unreachable,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes.process import run_bounded
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.parallel import read_each
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.power import looking
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.identity import (
     parse_uuid,
     same_machine,
@@ -126,18 +127,7 @@ class SitePower:
         self, urls: Sequence[str], deadline: Optional[float] = None
     ) -> dict[str, Union[PowerState, RecoveryError]]:
         """`read` of many: by address the state, or the error."""
-
-        def read_one(url: str) -> Union[PowerState, RecoveryError]:
-            try:
-                return self.read(url, deadline)
-            except RecoveryError as exc:
-                return exc
-
-        unique = list(dict.fromkeys(urls))
-        if not unique:
-            return {}
-        with ThreadPoolExecutor(min(_WORKERS, len(unique))) as pool:
-            return dict(zip(unique, pool.map(read_one, unique)))
+        return read_each(urls, lambda url: self.read(url, deadline), _WORKERS)
 
     def request_level(
         self,
@@ -173,23 +163,13 @@ class SitePower:
     def await_level(self, url: str, levels: Sequence[str], smbios_uuid: str, seconds: float) -> PowerState:
         """Look until the tool says one of `levels`, or the time is over; as `redfish.Power.await_level`."""
         name = split_site_address(url)
-        until = time.monotonic() + seconds
-        pause = _POLL
-        last: Optional[PowerState] = None
-        trouble: Optional[Unreachable] = None
-        while True:
-            try:
-                last = self._read(name, max(until, time.monotonic() + 0.5))
-                _check_identity(name, last.uuid, smbios_uuid)
-            except Unreachable as exc:
-                trouble = exc
-            over = time.monotonic() + pause >= until
-            if last is not None and (last.state in levels or over):
-                return last
-            if trouble is not None and over:
-                raise trouble
-            time.sleep(pause)
-            pause = min(_POLL_MAX, pause * 2)
+
+        def look(left: float) -> PowerState:
+            state = self._read(name, time.monotonic() + left)
+            _check_identity(name, state.uuid, smbios_uuid)
+            return state
+
+        return looking.await_level(look, levels, seconds, _POLL, _POLL_MAX)
 
     def _read(self, name: str, until: float) -> PowerState:
         """Who it is first: the state that follows is then the later of the two, and of the machine just proved."""

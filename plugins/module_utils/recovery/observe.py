@@ -18,6 +18,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.kuber
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import nodes as kubernetes_nodes
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.models import job_view
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes import shell as node_shell
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.parallel import read_each
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import looks
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import SLURM, Target
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.looks import (
@@ -143,8 +144,8 @@ def _with_left_overs(look: JobLook, tools: Tools, machines: MachinesOf) -> JobLo
     files = tools.nodes.call({address: ["spool-look", "--job", number] for address in addresses}, HELPER_DEADLINE)
     orphans: Mapping[str, Any] = {}
     if look.job.state == "PENDING":  # while it runs, its processes are no orphans
-        owner = [] if look.job.uid is None else ["--owner", "%s.%d" % (number, look.job.uid)]
-        orphans = tools.nodes.call({address: ["orphans", number, *owner] for address in addresses}, HELPER_DEADLINE)
+        words = ["orphans", *node_shell.job_words(look.job.id, look.job.uid)]
+        orphans = tools.nodes.call(dict.fromkeys(addresses, words), HELPER_DEADLINE)
     left, trouble = {}, [name for name in names if name not in addresses.values()]
     for address, name in addresses.items():
         answers = [answer for answer in (files.get(address), orphans.get(address)) if answer is not None]
@@ -182,7 +183,7 @@ def _kubernetes_nodes(tools: Tools, names: Sequence[str]) -> Parts:
     wanted = sorted({name for name in names if name})
     if not wanted or tools.kubernetes is None:
         return {}
-    return _each(wanted, lambda name: kubernetes_nodes.read_node(tools.kubernetes, name))
+    return read_each(wanted, lambda name: kubernetes_nodes.read_node(tools.kubernetes, name), _KUBERNETES_WORKERS)
 
 
 def _stuck_pods(tools: Tools, names: Sequence[str]) -> Parts:
@@ -193,7 +194,7 @@ def _stuck_pods(tools: Tools, names: Sequence[str]) -> Parts:
         pods = kubernetes_nodes.pods_on(tools.kubernetes, name)
         return len(kubernetes_nodes.stuck_terminating(pods, time.time(), _STUCK_GRACE))
 
-    return _each(names, count)
+    return read_each(names, count, _KUBERNETES_WORKERS)
 
 
 def _kubernetes_job(tools: Tools, name: str) -> JobLook:
@@ -205,17 +206,6 @@ def _kubernetes_job(tools: Tools, name: str) -> JobLook:
         return JobLook(absent=True)
     except RecoveryError as exc:
         return JobLook(unknown={looks.KUBERNETES: str(exc)})
-
-
-def _each(names: Sequence[str], read: Callable[[str], Any]) -> Parts:
-    def safely(name: str) -> Any:
-        try:
-            return read(name)
-        except RecoveryError as exc:
-            return exc
-
-    with ThreadPoolExecutor(min(_KUBERNETES_WORKERS, len(names))) as pool:
-        return dict(zip(names, pool.map(safely, names)))
 
 
 def _shells(tools: Tools, machines: Sequence[Machine]) -> dict[str, ShellLook]:

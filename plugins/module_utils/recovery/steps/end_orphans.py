@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any, Mapping, Optional, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes.shell import NodeAnswer
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes.shell import NodeAnswer, job_words
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import plans
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Outcome, Tools, Work
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.await_job_end import (
@@ -100,7 +100,7 @@ def _round_of(answers: Answers, jobs: Mapping[int, Job], places: Mapping[int, Pl
 
 
 def _words(place: Places) -> list[str]:
-    return [str(place.number), *place.owner_words()]
+    return job_words(place.number, place.uid)
 
 
 def _judge(

@@ -31,10 +31,6 @@ class Places:
     last: frozenset[str]
     uid: Optional[int] = None
 
-    def owner_words(self) -> list[str]:
-        """Whose processes count as the job's, as words of the helper."""
-        return [] if self.uid is None else ["--owner", "%d.%d" % (self.number, self.uid)]
-
 
 def read_jobs(works: Sequence[Work], tools: Tools) -> dict[int, Job]:
     """By incident the job as Slurm has it now, by one call; without those that Slurm has forgotten.
