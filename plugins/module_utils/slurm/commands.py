@@ -40,7 +40,7 @@ T = TypeVar("T")
 # NodeList, StateComplete, Reason. A state with every flag of Slurm is some 300 bytes long.
 SINFO_WIDTHS = (256, 400, 256)
 
-_IDS_AT_ONCE = 500  # jobs in one argument; the kernel takes 128 KiB, and slurmctld holds its lock for each call
+_IDS_AT_ONCE = 200  # jobs in one argument; the kernel takes 128 KiB, and slurmctld holds its lock for each call
 _JOB_STATE_COLUMNS = (
     ("id", "%A"),
     ("array_job_id", "%F"),
@@ -226,8 +226,7 @@ class Commands:
         refs = list(dict.fromkeys(map(values.job_ref, ids)))
         jobs: dict[int, models.Job] = {}
         missing: list[str] = []
-        for start in range(0, len(refs), _IDS_AT_ONCE):
-            some = refs[start : start + _IDS_AT_ONCE]
+        for some in _slices(refs):
             found = yield from self._jobs([ref.argument for ref in some])
             chosen = {job.id: job for job in found if any(_is(job, ref) for ref in some)}
             missing += [ref.argument for ref in some if not any(_is(job, ref) for job in chosen.values())]
@@ -281,8 +280,8 @@ class Commands:
             return (yield from self._some_job_states(None, nodes, only_states))
         refs = list(dict.fromkeys(values.job_ref(each).argument for each in ids))
         states: list[models.JobState] = []
-        for start in range(0, len(refs), _IDS_AT_ONCE):
-            states += yield from self._some_job_states(refs[start : start + _IDS_AT_ONCE], nodes, only_states)
+        for some in _slices(refs):
+            states += yield from self._some_job_states(some, nodes, only_states)
         return states
 
     def _some_job_states(
@@ -430,3 +429,7 @@ def _separator() -> str:
 def _sacct_time(epoch: int) -> str:
     """A time as sacct and sacctmgr read it; the commands run with TZ=UTC."""
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(epoch))
+
+
+def _slices(items: list[Any]) -> Iterable[list[Any]]:
+    return (items[start : start + _IDS_AT_ONCE] for start in range(0, len(items), _IDS_AT_ONCE))

@@ -36,7 +36,6 @@ _START_WINDOW = 900
 _ACCOUNTING_EVERY = 30.0
 _ACCOUNTING_SLACK = 60
 _TARGETS_AT_ONCE = 500
-_DETAILS_AT_ONCE = 200
 
 _ENDED = detect.ENDED_BY_FAULT | detect.ENDED_BY_LIMIT
 
@@ -121,16 +120,13 @@ class SlurmWatch:
         return {_record_name(record) for record in records if record.state in _ENDED}
 
     async def _states_of(self, names: list[str]) -> dict[str, JobState]:
-        found: dict[str, JobState] = {}
-        for some in _slices(names):
-            found.update({detect.job_name(state): state for state in await self._slurm.job_states(ids=some)})
+        found = {detect.job_name(state): state for state in await self._slurm.job_states(ids=names)} if names else {}
         return {name: found[name] for name in names if name in found}
 
     async def _confirmed(self, candidates: list[detect.Seen], everybody: bool) -> list[detect.Seen]:
-        by_name: dict[str, Any] = {}
-        for some in _slices([candidate.name for candidate in candidates]):
-            jobs = await self._slurm.jobs(some, missing_ok=True)
-            by_name.update({detect.job_name(job): job for job in jobs})
+        names = [candidate.name for candidate in candidates]
+        jobs = await self._slurm.jobs(names, missing_ok=True) if names else []
+        by_name = {detect.job_name(job): job for job in jobs}
         return [
             candidate
             for candidate in candidates
@@ -165,7 +161,3 @@ def _record_name(record: Any) -> str:
     if record.array_job_id and record.array_task_id is not None:
         return "%d_%d" % (record.array_job_id, record.array_task_id)
     return str(record.id)
-
-
-def _slices(names: list[str]) -> Iterable[list[str]]:
-    return (names[start : start + _DETAILS_AT_ONCE] for start in range(0, len(names), _DETAILS_AT_ONCE))
