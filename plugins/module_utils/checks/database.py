@@ -41,7 +41,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.error
     Unreadable,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.reading import printable
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes.process import run_bounded
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes.process import Finished, run_bounded
 
 SPEC: dict[str, Any] = {
     "argument_spec": {
@@ -255,6 +255,25 @@ def _query(params: Mapping[str, Any], way: Mapping[str, Any], sql: str) -> list[
 
 
 def _by_program(params: Mapping[str, Any], sql: str) -> list[list[str]]:
+    done = run_client(params, sql)
+    where = _where(params)
+    if done.timed_out:
+        raise TimedOut("%s gave no answer in time" % where, "is the database up?")
+    if done.rc:
+        match = re.search(r"ERROR (\d+)", done.stderr)
+        raise _error(where, params["user"], int(match.group(1)) if match else 0, done.stderr)
+    return [line.split("\t") for line in done.stdout.splitlines()]
+
+
+def run_client(params: Mapping[str, Any], sql: str) -> Finished:
+    """Run the database's client program on this host.
+
+    The password is in no argument and no environment: the client reads it from a file of mode 0600 that is gone when it
+    ends. Option files and variables of the host are not read; they might hold another password that works.
+
+    Raises:
+        Absent: there is no such program. Unreadable: no private folder can be made.
+    """
     program = shutil.which("mariadb") or shutil.which("mysql")
     if program is None:
         raise Absent(
@@ -271,16 +290,11 @@ def _by_program(params: Mapping[str, Any], sql: str) -> list[list[str]]:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as handle:
             handle.write(option_file(params))
         argv = [program, "--defaults-file=" + path, "--batch", "--skip-column-names", "--execute", sql]
-        done = run_bounded(argv, time.monotonic() + params["timeout"] + 1, _MAX_OUTPUT)
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(("MYSQL_", "MARIADB_"))}
+        clean.update(LC_ALL="C", MYSQL_TEST_LOGIN_FILE=os.devnull)
+        return run_bounded(argv, time.monotonic() + params["timeout"] + 1, _MAX_OUTPUT, clean)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    where = _where(params)
-    if done.timed_out:
-        raise TimedOut("%s gave no answer in time" % where, "is the database up?")
-    if done.rc:
-        match = re.search(r"ERROR (\d+)", done.stderr)
-        raise _error(where, params["user"], int(match.group(1)) if match else 0, done.stderr)
-    return [line.split("\t") for line in done.stdout.splitlines()]
 
 
 def option_file(params: Mapping[str, Any]) -> str:

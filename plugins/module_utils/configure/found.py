@@ -15,11 +15,10 @@ import os
 import re
 import shutil
 import stat
-import subprocess
-import tempfile
 from typing import Any, Mapping, Optional, Sequence
 
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks.database import run_client
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Absent, RecoveryError
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.cli import SlurmCli
 
 SPEC: dict[str, Any] = {
@@ -60,7 +59,6 @@ UNKNOWN = "unknown"
 
 # Where sites put Slurm's commands that are not on PATH; the first is Base Command Manager's.
 _BIN_DIRS = ("/cm/local/apps/slurm/current/bin", "/opt/slurm/bin", "/usr/local/slurm/bin", "/usr/local/bin")
-_CLIENTS = ("mariadb", "mysql")
 _ERROR = re.compile(r"ERROR (\d+)")
 _NO_SERVER = ("2002", "2003", "2005", "2006", "2013")  # CR_CONNECTION_ERROR and its kin
 
@@ -116,28 +114,14 @@ def find_clusters(bin_dir: str, confs: Sequence[str], timeout: float) -> list[di
 
 
 def try_login(database: Mapping[str, Any], timeout: float) -> dict[str, str]:
-    """Whether the server takes this user and password: `{status: ok | refused | unreachable | unknown, message}`.
-
-    The password is in no argument and no environment: the client reads it from a file of mode 0600 that is gone when it
-    ends. Option files of the host are not read; they might hold another password that works.
-    """
-    client = next((found for found in map(shutil.which, _CLIENTS) if found), None)
-    if client is None:
-        return {"status": UNKNOWN, "message": "there is no client (%s) to try it with" % " or ".join(_CLIENTS)}
-    with tempfile.TemporaryDirectory(prefix="job-recovery-") as folder:  # mode 0700
-        path = os.path.join(folder, "client.cnf")
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as handle:
-            handle.write(option_file(database))
-        argv = [client, "--defaults-file=" + path, "--connect-timeout=%d" % max(1, timeout), "--batch",
-                "--skip-column-names", "--execute=SELECT 1"]
-        clean = {"PATH": os.environ.get("PATH", ""), "LC_ALL": "C", "MYSQL_TEST_LOGIN_FILE": os.devnull}
-        try:
-            ended = subprocess.run(
-                argv, stdin=subprocess.DEVNULL, capture_output=True, env=clean, timeout=timeout + 2, check=False
-            )
-        except subprocess.TimeoutExpired:
-            return {"status": UNREACHABLE, "message": "no answer within %g s" % timeout}
-    return judge_login(ended.returncode, ended.stderr.decode("utf-8", "replace"))
+    """Whether the server takes this user and password: `{status: ok | refused | unreachable | unknown, message}`."""
+    try:
+        ended = run_client({**database, "timeout": timeout}, "SELECT 1")
+    except Absent:
+        return {"status": UNKNOWN, "message": "there is no client (mariadb or mysql) to try it with"}
+    if ended.timed_out:
+        return {"status": UNREACHABLE, "message": "no answer within %g s" % timeout}
+    return judge_login(ended.rc, ended.stderr)
 
 
 def judge_login(rc: int, stderr: str) -> dict[str, str]:
@@ -148,22 +132,6 @@ def judge_login(rc: int, stderr: str) -> dict[str, str]:
     if not line:
         return {"status": UNKNOWN, "message": " ".join(stderr.split())[:200] or "the client ended with %d" % rc}
     return {"status": UNREACHABLE if _ERROR.match(line).group(1) in _NO_SERVER else REFUSED, "message": line[:300]}
-
-
-def option_file(database: Mapping[str, Any]) -> str:
-    """The client's option file. Values are quoted, so that no character of a password has a meaning in it.
-
-    In quotes, both clients take a backslash before a quote or a backslash away (my_default.c).
-    """
-    options = {"user": database["user"], "password": database["password"]}
-    if database["unix_socket"]:
-        options.update(protocol="socket", socket=database["unix_socket"])
-    else:
-        options.update(protocol="tcp", host=database["host"], port=str(database["port"]))
-    if database["ca_file"]:
-        options["ssl-ca"] = database["ca_file"]
-    lines = ['%s="%s"' % (name, value.replace("\\", "\\\\").replace('"', '\\"')) for name, value in options.items()]
-    return "[client]\n%s\n" % "\n".join(lines)
 
 
 def _is_socket(path: str) -> bool:

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import time
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Mapping, Optional
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Absent, Unreadable
 
@@ -29,8 +29,13 @@ class Finished:
     timed_out: bool = False
 
 
-def run_bounded(argv: list[str], until: float, max_stdout: int) -> Finished:
+def run_bounded(
+    argv: list[str], until: float, max_stdout: int, environment: Optional[Mapping[str, str]] = None
+) -> Finished:
     """Run `argv` until the moment `until` (of time.monotonic) at the latest.
+
+    Args:
+        environment: all that it gets; without it our own, with the locale C.
 
     Raises:
         Absent: there is no such command here.
@@ -42,7 +47,7 @@ def run_bounded(argv: list[str], until: float, max_stdout: int) -> Finished:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**os.environ, "LC_ALL": "C"},
+            env={**os.environ, "LC_ALL": "C"} if environment is None else dict(environment),
             start_new_session=True,
         )
     except OSError as exc:
