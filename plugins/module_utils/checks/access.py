@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from typing import Any, Callable, Mapping, Optional, Sequence
 
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks import rights
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks.model import (
     FAILED,
     PASSED,
@@ -35,7 +36,6 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.kuber
     ADMISSION,
     KubernetesClient,
     Throttled,
-    allowed,
     path_of,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.jobs import new_job
@@ -92,16 +92,12 @@ def run(params: dict[str, Any], _check_mode: bool) -> dict[str, Any]:
 
 def rights_check(client: KubernetesClient, namespaces: Sequence[str]) -> Check:
     """Does RBAC allow every verb that recovery uses; those on Jobs in the namespaces of its scope."""
-    in_scope = [grant for grant in rbac.ACT if grant.group == "batch"]
-    everywhere = [grant for grant in (*rbac.OBSERVE, *rbac.ACT) if grant not in in_scope]
-    questions = rbac.questions(everywhere)
-    questions += [{**one, "namespace": name} for name in namespaces for one in rbac.questions(in_scope)]
+    questions = rights.questions((*rbac.OBSERVE, *rbac.ACT), namespaces)
     title, required = "The service's rights", "RBAC allows every verb that recovery uses"
     try:
-        answers = allowed(client, questions)
+        missing = [_worded(one) for one in rights.missing(client, questions)]
     except RecoveryError as exc:
         return Check("kubernetes_rights", title, required, str(exc), UNKNOWN, "look whether the API server runs")
-    missing = [_worded(one) for one, yes in zip(questions, answers) if not yes]
     found = "%d of %d" % (len(questions) - len(missing), len(questions))
     if missing:
         return Check(

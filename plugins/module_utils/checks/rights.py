@@ -63,13 +63,13 @@ def judge(client: KubernetesClient, purpose: str, namespaces: Sequence[str]) -> 
     asked = questions(grants, namespaces)
     required = "all of %d rights" % len(asked)
     try:
-        missing = _missing(client, asked)
-        if purpose == "install" and _missing(client, rbac.questions(_ESCALATION)):
-            missing += [one for one in _missing(client, questions(_GRANTED, namespaces)) if one not in missing]
+        lacking = missing(client, asked)
+        if purpose == "install" and missing(client, rbac.questions(_ESCALATION)):
+            lacking += [one for one in missing(client, questions(_GRANTED, namespaces)) if one not in lacking]
     except RecoveryError as exc:
         return Check(check_id, title, required, "unknown: %s" % exc, UNKNOWN, "check the kubeconfig and the API server")
-    if missing:
-        found = "may not %s" % "; ".join(described(missing))
+    if lacking:
+        found = "may not %s" % "; ".join(described(lacking))
         return Check(check_id, title, required, found, FAILED, hint)
     return Check(check_id, title, required, "may do all", PASSED)
 
@@ -84,10 +84,10 @@ def questions(grants: Iterable[rbac.Grant], namespaces: Sequence[str]) -> list[Q
     return asked
 
 
-def described(missing: Sequence[Question]) -> list[str]:
+def described(lacking: Sequence[Question]) -> list[str]:
     """`create, patch jobs.batch in training`, one for each resource and namespace."""
     verbs: dict[tuple[str, str], list[str]] = {}
-    for one in missing:
+    for one in lacking:
         resource = one["resource"] + ("/" + one["subresource"] if one.get("subresource") else "")
         if one["group"]:
             resource += "." + one["group"]
@@ -98,7 +98,12 @@ def described(missing: Sequence[Question]) -> list[str]:
     ]
 
 
-def _missing(client: KubernetesClient, asked: Sequence[Question]) -> list[Question]:
+def missing(client: KubernetesClient, asked: Sequence[Question]) -> list[Question]:
+    """Those of the questions that the server answers with no.
+
+    Raises:
+        RecoveryError: it cannot be asked.
+    """
     with ThreadPoolExecutor(_WORKERS) as pool:
         answers = list(pool.map(lambda question: allowed(client, [question])[0], asked))
     return [question for question, answer in zip(asked, answers) if not answer]
