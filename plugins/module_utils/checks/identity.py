@@ -52,6 +52,8 @@ _FIELDS = (
     "boot_id",
     "smbios_uuid",
 )
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import hostlist
+
 SPEC: dict[str, Any] = {
     "argument_spec": {
         "nodes": {
@@ -161,7 +163,7 @@ def _machines(nodes: Sequence[Mapping[str, str]], known: Known) -> Check:
 def _machine_faults(node: Mapping[str, str], known: Known) -> list[str]:
     faults = []
     hostname = str((known.slurm.get(node["slurm_name"]) or {}).get("hostname") or "")
-    if hostname and node["hostname"] and _short(hostname) != _short(node["hostname"]):
+    if hostname and node["hostname"] and not hostlist.same_host(hostname, node["hostname"]):
         faults.append("Slurm's NodeHostName is not its host name")
     cluster = known.kubernetes.get(node["kubernetes_name"]) or {}
     machine_id, boot_id = cluster.get("machine_id"), cluster.get("boot_id")
@@ -273,10 +275,6 @@ def _check(check_id: str, title: str, required: str, faults: Mapping[str, str], 
 
 def _by_name(nodes: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
     return {str(node.get("name")): node for node in nodes}
-
-
-def _short(name: str) -> str:
-    return name.split(".", 1)[0].lower()
 
 
 def _private(folder: str, name: str, text: str) -> str:

@@ -26,6 +26,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.check
     Check,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import hostlist
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.cli import SlurmCli
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.commands import (
     Controller,
@@ -207,7 +208,7 @@ def _acting(controllers: Sequence[Controller], hostnames: Sequence[str]) -> Chec
     acting = next((each.host for each in controllers if each.up), None)
     if acting is None:
         return Check("slurm_active_controller", title, required, "no slurmctld is up", UNKNOWN, "start slurmctld")
-    ours = _short(acting) in {_short(name) for name in hostnames}
+    ours = any(hostlist.same_host(acting, name) for name in hostnames)
     hint = "" if ours else "run the installation against %s, or make this head node the active one first" % acting
     found = "%s acts, this is %s" % (acting, hostnames[0])
     return Check("slurm_active_controller", title, required, found, PASSED if ours else FAILED, hint)
@@ -309,10 +310,6 @@ def spool_fault(path: str, state_save_location: str) -> str:
 def _own_names() -> list[str]:
     names = [socket.gethostname(), os.uname().nodename]
     return list(dict.fromkeys(names))
-
-
-def _short(name: str) -> str:
-    return name.split(".", 1)[0].lower()
 
 
 def _release(text: str) -> tuple[int, ...]:

@@ -25,7 +25,12 @@ from datetime import datetime
 from typing import Any, Callable, Optional, Sequence, TextIO
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError, Unreadable
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import heartbeat, stop, watchdog
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import (
+    canary,
+    heartbeat,
+    stop,
+    watchdog,
+)
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.incident import caller
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger import database, schema
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.rows import LIVE
@@ -142,19 +147,14 @@ def _ledger_lines(settings: Settings, store: Store, lines: list[str]) -> bool:
     live = store.incidents.live()
     going_on = sum(incident.state in LIVE for incident in live)
     lines.append("incidents: %d going on, %d for a person" % (going_on, len(live) - going_on))
-    sent, seen = store.control.get("canary_sent"), store.control.get("canary_seen")
-    if sent is not None:
-        came = _same(sent, seen)
-        back = "came back after %.1f s" % (seen["changed_at"] - sent["changed_at"]) if came else "is on its way"
-        lines.append("canary: sent %.0f s ago, %s" % (store.now() - sent["changed_at"], back))
+    bird = canary.read(store)
+    if bird.sent_at is not None:
+        back = "is on its way" if bird.way is None else "came back after %.1f s" % bird.way
+        lines.append("canary: sent %.0f s ago, %s" % (store.now() - bird.sent_at, back))
     if stop.restored(settings, store):
         lines.append("ledger: restored from an old backup; only observing until `job-recovery approve`")
         return True
     return False
-
-
-def _same(sent: Any, seen: Any) -> bool:
-    return seen is not None and seen["value"] == sent["value"]
 
 
 def _incidents(settings: Settings, options: argparse.Namespace, out: TextIO) -> int:

@@ -17,6 +17,7 @@ from typing import Any, Mapping, Optional, Sequence
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import BadInput, RecoveryError
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import (
     decide,
+    gates,
     holder,
     looks,
     observe,
@@ -253,7 +254,7 @@ class Frame:
         """Why a node is not powered off now: so many others have the same fault by now that it is not the node's."""
         limits = self._settings.limits
         alike = self._store.incidents.alike(incident.fault_kind, incident.key, limits.common_cause_window)
-        if incident.request.by or alike + 1 < limits.common_cause_nodes:
+        if incident.request.by or not gates.is_common(alike, limits):
             return ""
         return "%d nodes have %s: a common cause, no node is powered off for it" % (alike + 1, incident.fault_kind)
 

@@ -20,7 +20,11 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import SLURM, Target
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.rows import Request
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.looks import JobLook, NodeLook
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import OBSERVE, Settings
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import (
+    OBSERVE,
+    Limits,
+    Settings,
+)
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import hostlist, reasons
 
 REQUESTED = "requested"
@@ -30,6 +34,7 @@ OPEN = "open"  # nothing was done yet
 CONTINUE = "continue"  # it has acted
 GIVE_BACK = "give_back"  # it returns what it took
 
+_RESTORED = "the ledger was restored from an old backup; approve it with `job-recovery approve`"
 _FOREIGN = (reasons.PERSON, reasons.TOOL)
 
 
@@ -120,7 +125,7 @@ def stopped(case: Case) -> str:
     """The emergency stop. What stands begun in a ledger of an old backup does not go on before a person approves."""
     if case.history.stopped or not (case.history.restored and case.acted):
         return case.history.stopped
-    return "the ledger was restored from an old backup; approve it with `job-recovery approve`"
+    return _RESTORED
 
 
 def scope(case: Case) -> str:
@@ -239,10 +244,15 @@ def cooldown(case: Case) -> str:
     )
 
 
+def is_common(alike: int, limits: Limits) -> bool:
+    """Whether so many targets besides one have its fault that it is not that one's own."""
+    return alike + 1 >= limits.common_cause_nodes
+
+
 def common_cause(case: Case) -> str:
     """Many nodes at once have not each broken by themselves."""
     limits = case.settings.limits
-    if not case.is_node or case.history.alike + 1 < limits.common_cause_nodes:
+    if not case.is_node or not is_common(case.history.alike, limits):
         return ""
     return "%d nodes have %s within %.0f s: a common cause" % (
         case.history.alike + 1,
@@ -273,7 +283,7 @@ def breaker(case: Case) -> str:
 def mode(case: Case) -> str:
     """Observing, not acting."""
     if case.history.restored:
-        return "the ledger was restored from an old backup; approve it with `job-recovery approve`"
+        return _RESTORED
     return "mode is observe" if case.settings.mode == OBSERVE else ""
 
 
@@ -365,7 +375,7 @@ def _node_identity(case: Case, look: NodeLook) -> str:
     if shell is not None and shell.machine_id and machine.machine_id and shell.machine_id != machine.machine_id:
         return "SSH reaches a machine with another machine-id than the ledger's"
     named = look.slurm.hostname if look.slurm is not None else None
-    if shell is not None and shell.hostname and named and _short(shell.hostname) != _short(named):
+    if shell is not None and shell.hostname and named and not hostlist.same_host(shell.hostname, named):
         return "SSH reaches %s, and Slurm means %s by this node; run site.yml again" % (
             ascii(shell.hostname[:64]),
             ascii(named[:64]),
@@ -373,10 +383,6 @@ def _node_identity(case: Case, look: NodeLook) -> str:
     if power is not None and machine.smbios_uuid and not same_machine(power.uuid, machine.smbios_uuid):
         return "the BMC drives a system with another UUID than the node's"
     return ""
-
-
-def _short(hostname: str) -> str:
-    return hostname.partition(".")[0].lower()
 
 
 def _slurm_owner(case: Case, look: NodeLook) -> str:

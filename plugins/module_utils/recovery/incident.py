@@ -14,7 +14,7 @@ import time
 from typing import Any, Optional, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import BadInput, RecoveryError
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import gates, holder
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import canary, gates, holder
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.catalogue import (
     JOB,
     NODE,
@@ -79,7 +79,7 @@ def run(params: dict[str, Any], _check_mode: bool) -> dict[str, Any]:
         if params["state"] == "released":
             return release(store, params["token"])
         if params["state"] == "canary":
-            store.control.put("canary_seen", str(params["canary"]["number"]), holder.describe())
+            store.control.put(canary.SEEN, str(params["canary"]["number"]), holder.describe())
             return {"changed": False}
         return _claim(store, settings, params).as_dict()
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Mapping, Optional, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import heartbeat
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import canary, heartbeat
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.store import open_store
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import Settings, load
 
@@ -76,7 +76,7 @@ def read_canary(settings: Settings) -> Optional[Canary]:
     """The canary's state by the ledger; None where there is none or the ledger gives no answer."""
     try:
         with open_store(settings.ledger) as store:
-            sent, seen = store.control.get("canary_sent"), store.control.get("canary_seen")
+            sent, seen = store.control.get(canary.SENT), store.control.get(canary.SEEN)
             if sent is None:
                 return None
             return Canary(sent["value"], store.now() - sent["changed_at"], seen["value"] if seen else "")

@@ -166,6 +166,11 @@ def _follows(current: list[str], text: str) -> bool:
     return len(text) == len(last) or not first.startswith("0")
 
 
+def same_host(one: str, other: str) -> bool:
+    """Whether two names are one host's, with its domain or without."""
+    return one.partition(".")[0].lower() == other.partition(".")[0].lower()
+
+
 def _short(text: str) -> str:
     """The text as a person may see it in an error: printable, quoted and bounded."""
     shown = text if len(text) <= 80 else text[:77] + "..."

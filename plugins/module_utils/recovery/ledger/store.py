@@ -254,15 +254,7 @@ class Claims:
         if step:
             more, step_values = assignments(step, "s")
             sets, values = "%s, %s" % (sets, more), values + step_values
-        written = self._db.write(
-            "UPDATE claims c JOIN incidents i ON i.id = %%s "
-            "LEFT JOIN steps s ON s.incident = i.id AND s.round = %%s AND s.step = %%s "
-            "SET %s, c.results = c.results + 1 "
-            "WHERE c.target_key = %%s AND c.token = %%s AND c.lease_until > %s" % (sets, NOW),
-            [incident.id, incident.round, incident.step, *values, incident.key, token],
-        )
-        if not written:
-            raise _lost(incident.key)
+        self._write_held(incident, token, sets + ", c.results = c.results + 1", values)
 
     def decide(self, incident: Incident, token: str, change: Mapping[str, Any]) -> None:
         """Write what a run that has begun no step decides about an incident, if the claim is this run's.
@@ -271,10 +263,21 @@ class Claims:
             Lost: the claim is another run's, or the lease is over; nothing was written.
         """
         sets, values = assignments(change, "i")
+        self._write_held(incident, token, sets + ", c.claimed_at = c.claimed_at + 0.000001", values)
+
+    def _write_held(self, incident: Incident, token: str, sets: str, values: Sequence[Any]) -> None:
+        """Set columns of the claim (`c`), the incident (`i`) and its step (`s`) if the claim is this run's.
+
+        `sets` always changes the claim: a row that stays as it is does not count as written.
+
+        Raises:
+            Lost: the claim is another run's, or the lease is over; nothing was written.
+        """
         written = self._db.write(
-            "UPDATE claims c JOIN incidents i ON i.id = %%s SET %s, c.claimed_at = c.claimed_at + 0.000001 "
+            "UPDATE claims c JOIN incidents i ON i.id = %%s "
+            "LEFT JOIN steps s ON s.incident = i.id AND s.round = %%s AND s.step = %%s SET %s "
             "WHERE c.target_key = %%s AND c.token = %%s AND c.lease_until > %s" % (sets, NOW),
-            [incident.id, *values, incident.key, token],
+            [incident.id, incident.round, incident.step, *values, incident.key, token],
         )
         if not written:
             raise _lost(incident.key)
