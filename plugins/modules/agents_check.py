@@ -39,13 +39,8 @@ options:
     type: list
     elements: str
     default: []
-attributes:
-  check_mode:
-    description: The module only reads.
-    support: full
-  diff_mode:
-    description: There is no diff.
-    support: none
+extends_documentation_fragment:
+  - mission_control.job_recovery.read_only
 author:
   - mission_control.job_recovery contributors (@mission-control)
 """

@@ -70,13 +70,8 @@ options:
     description: Seconds for each command.
     type: int
     default: 10
-attributes:
-  check_mode:
-    support: full
-    description: Changes nothing in any mode.
-  diff_mode:
-    support: none
-    description: Changes nothing.
+extends_documentation_fragment:
+  - mission_control.job_recovery.read_only
 author:
   - mission_control.job_recovery contributors (@mission-control)
 """

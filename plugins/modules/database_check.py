@@ -66,13 +66,8 @@ options:
 requirements:
   - PyMySQL, or the client program of MariaDB or MySQL, where O(login=true)
   - netaddr, for O(account_host)
-attributes:
-  check_mode:
-    description: The module only reads.
-    support: full
-  diff_mode:
-    description: There is no diff.
-    support: none
+extends_documentation_fragment:
+  - mission_control.job_recovery.read_only
 author:
   - mission_control.job_recovery contributors (@mission-control)
 """

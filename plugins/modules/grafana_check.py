@@ -18,22 +18,6 @@ description:
     tried that may be wrong; without it, each run tries the generated one, which fails once it is changed.
   - A requirement that is not met does not fail the module; it fails only on wrong use.
 options:
-  namespace:
-    description: The namespace of Grafana's Secret.
-    type: str
-    default: prometheus
-  secret:
-    description: The Secret in which the chart keeps the generated account.
-    type: str
-    default: kube-prometheus-stack-grafana
-  user_key:
-    description: The key of the user in it.
-    type: str
-    default: admin-user
-  password_key:
-    description: The key of the password in it.
-    type: str
-    default: admin-password
   password:
     description: The administrator's password as the site knows it.
     type: str
@@ -45,15 +29,10 @@ options:
     elements: str
     default: []
 extends_documentation_fragment:
+  - mission_control.job_recovery.read_only
+  - mission_control.job_recovery.grafana
   - mission_control.job_recovery.web
   - mission_control.job_recovery.kubernetes
-attributes:
-  check_mode:
-    description: The module only reads.
-    support: full
-  diff_mode:
-    description: There is no diff.
-    support: none
 author:
   - mission_control.job_recovery contributors (@mission-control)
 """

@@ -17,22 +17,6 @@ description:
     (no persistence), a new pod begins with the generated one again; M(mission_control.job_recovery.grafana_check)
     tells.
 options:
-  namespace:
-    description: The namespace of Grafana's Secret.
-    type: str
-    default: prometheus
-  secret:
-    description: The Secret in which the chart keeps the generated account.
-    type: str
-    default: kube-prometheus-stack-grafana
-  user_key:
-    description: The key of the user in it.
-    type: str
-    default: admin-user
-  password_key:
-    description: The key of the password in it.
-    type: str
-    default: admin-password
   user:
     description: The administrator's name. Empty takes the one in the Secret.
     type: str
@@ -47,6 +31,7 @@ options:
     description: The present password, where it is not the generated one. With O(user), no Secret is read.
     type: str
 extends_documentation_fragment:
+  - mission_control.job_recovery.grafana
   - mission_control.job_recovery.web
   - mission_control.job_recovery.kubernetes
 attributes:

@@ -105,13 +105,8 @@ options:
     description: The persistent storage needed, in decimal gigabytes.
     type: float
     default: 20.0
-attributes:
-  check_mode:
-    support: full
-    description: Changes nothing in any mode.
-  diff_mode:
-    support: none
-    description: Changes nothing.
+extends_documentation_fragment:
+  - mission_control.job_recovery.read_only
 author:
   - mission_control.job_recovery contributors (@mission-control)
 """

@@ -117,14 +117,8 @@ options:
     type: bool
     default: false
 extends_documentation_fragment:
+  - mission_control.job_recovery.read_only
   - mission_control.job_recovery.kubernetes
-attributes:
-  check_mode:
-    support: full
-    description: Changes nothing in any mode.
-  diff_mode:
-    support: none
-    description: Changes nothing.
 author:
   - mission_control.job_recovery contributors (@mission-control)
 """

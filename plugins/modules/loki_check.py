@@ -32,14 +32,8 @@ options:
     type: str
     default: ""
 extends_documentation_fragment:
+  - mission_control.job_recovery.read_only
   - mission_control.job_recovery.web
-attributes:
-  check_mode:
-    description: The module only reads.
-    support: full
-  diff_mode:
-    description: There is no diff.
-    support: none
 author:
   - mission_control.job_recovery contributors (@mission-control)
 """

@@ -86,13 +86,8 @@ options:
     default: 60
 requirements:
   - urllib3 (Python)
-attributes:
-  check_mode:
-    support: full
-    description: Changes nothing in any mode.
-  diff_mode:
-    support: none
-    description: Changes nothing.
+extends_documentation_fragment:
+  - mission_control.job_recovery.read_only
 seealso:
   - module: mission_control.job_recovery.registry_secret
 author:

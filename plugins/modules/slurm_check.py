@@ -63,13 +63,8 @@ options:
     description: Whether it is enough that Slurm answers, where only Kubernetes jobs are recovered.
     type: bool
     default: false
-attributes:
-  check_mode:
-    description: The module only reads.
-    support: full
-  diff_mode:
-    description: There is no diff.
-    support: none
+extends_documentation_fragment:
+  - mission_control.job_recovery.read_only
 author:
   - mission_control.job_recovery contributors (@mission-control)
 """
