@@ -254,17 +254,19 @@ class Kubernetes:
         self("delete", "pods", "--all", "--wait=false", "--grace-period=0", "--force")
 
 
-_CLEAN = """systemctl start slurmd
+#: What a case may leave in a node's spool, from within it.
+_STALE = "stepd.slurm.pmix.* pmix.[0-9]* /tmp/spmix_appdir_*"
+_CLEAN = f"""systemctl start slurmd
 systemctl cat kubelet >/dev/null 2>&1 && systemctl start kubelet
 pkill -9 -u alice
-cd /var/spool/slurmd && rm -rf stepd.slurm.pmix.* pmix.[0-9]* /tmp/spmix_appdir_*
+cd /var/spool/slurmd && rm -rf {_STALE}
 """
 
 
-_IS_CLEAN = """systemctl is-active -q slurmd || exit 0
+_IS_CLEAN = f"""systemctl is-active -q slurmd || exit 0
 ! systemctl cat kubelet >/dev/null 2>&1 || systemctl is-active -q kubelet || exit 0
 ! pgrep -u alice >/dev/null || exit 0
-cd /var/spool/slurmd && ls -d stepd.slurm.pmix.* pmix.[0-9]* /tmp/spmix_appdir_* >/dev/null 2>&1 || echo clean
+cd /var/spool/slurmd && ls -d {_STALE} >/dev/null 2>&1 || echo clean
 """
 
 

@@ -24,7 +24,7 @@ from .cluster import Cluster
 _PLAN = """
 {cases} cases: first without recovery, as the cluster is; then recovery is installed; then the same cases with it.
 Each case breaks something under a running job that needs 20 seconds. Seconds at the left of a line count from the
-fault; those in brackets from the beginning of the demonstration. It takes about 20 minutes on a quiet machine.
+fault; those in brackets from the beginning of the demonstration. It takes about 25 minutes.
 """
 
 
