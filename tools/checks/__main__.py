@@ -13,9 +13,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from types import FrameType
 
-from . import lint, molecule, process, sanity, unit
+from . import beside, lint, molecule, process, sanity, unit
 from .process import Environment, Result, Timer
 
 # Of one failure, in the summary.
@@ -28,6 +29,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="tools/check", description=__doc__)
     parser.add_argument("parts", nargs="*", type=_part, metavar="PART", help="%s (default: all)" % ", ".join(PARTS))
     parser.add_argument("--scenario", default="", help="the only molecule scenario to run")
+    parser.add_argument("--report", default="", help="a file for the results as JSON, in place of the summary")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, _interrupt)
     results: list[Result] = []
@@ -36,26 +38,35 @@ def main() -> int:
         run_parts(options.parts or list(PARTS), options.scenario, results, seconds)
     except KeyboardInterrupt:
         results.append(Result("interrupted", "interrupted", False, 0, "stopped from outside"))
-    print(summary(results, seconds), flush=True)
+    if options.report:
+        beside.write_report(options.report, results, seconds)
+    else:
+        print(summary(results, seconds), flush=True)
     return 0 if results and all(result.passed for result in results) else 1
 
 
 def run_parts(parts: list[str], scenario: str, results: list[Result], seconds: dict[str, float]) -> None:
-    """Run each part; results and wall times are added as they come, so that an interrupted run can show them."""
+    """Run each part; results and wall times are added as they come, so that an interrupted run can show them.
+
+    The scenarios on the lab wait more than they compute: the other parts run meanwhile.
+    """
     timer = Timer()
     environment = tool_environment()
     seconds["environment"] = timer.seconds
     if environment is None:
         results.append(Result("environment", "tool environment", False, timer.seconds, "could not be made, see above"))
         return
-    for part in parts:
-        print("=== %s" % part, flush=True)
-        timer = Timer()
-        for result in run_part(part, environment, scenario):
-            results.append(result)
-            if part != unit.PART or not result.passed:
-                print(line(result), flush=True)
-        seconds[part] = timer.seconds
+    others = [part for part in parts if part != molecule.PART]
+    meanwhile = beside.running(others, results, seconds) if others and molecule.PART in parts else nullcontext()
+    with meanwhile:
+        for part in parts if others == parts else [molecule.PART]:
+            print("=== %s" % part, flush=True)
+            timer = Timer()
+            for result in run_part(part, environment, scenario):
+                results.append(result)
+                if part != unit.PART or not result.passed:
+                    print(line(result), flush=True)
+            seconds[part] = timer.seconds
 
 
 def run_part(part: str, environment: Environment, scenario: str) -> Iterator[Result]:

@@ -67,7 +67,14 @@ def run(
 
     The command and all its children are ended when `deadline` (seconds) passes and when we are interrupted.
     """
-    process = subprocess.Popen(
+    return finish(start(argv, environment, directory=directory, output=output), deadline)
+
+
+def start(
+    argv: list[str], environment: Environment, *, directory: pathlib.Path = CHECKOUT, output: IO[str] | None = None
+) -> subprocess.Popen[bytes]:
+    """Start a command without standard input, at the head of a process group of its own; `finish` must follow."""
+    return subprocess.Popen(
         argv,
         env=environment,
         cwd=directory,
@@ -76,13 +83,17 @@ def run(
         stderr=subprocess.STDOUT if output else None,
         start_new_session=True,
     )
+
+
+def finish(process: subprocess.Popen[bytes], deadline: float) -> str:
+    """Wait for a command that was started; as `run`."""
     try:
         code = process.wait(timeout=deadline)
     except subprocess.TimeoutExpired:
-        _end(process)
+        end(process)
         return "not done after %d s" % deadline
     except BaseException:
-        _end(process)
+        end(process)
         raise
     return "" if code == 0 else "exit code %d" % code
 
@@ -119,7 +130,7 @@ def tracked_files() -> list[str]:
     return sorted(name for name in listing.stdout.split("\0") if name and os.path.lexists(CHECKOUT / name))
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def end(process: subprocess.Popen[bytes]) -> None:
     """End a process group: politely, so that it can clean up, and after 30 seconds for good."""
     for number, patience in ((signal.SIGTERM, 30), (signal.SIGKILL, 10)):
         with contextlib.suppress(ProcessLookupError):
