@@ -26,6 +26,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     Settings,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import hostlist, reasons
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Node
 
 REQUESTED = "requested"
 
@@ -428,6 +429,24 @@ def _slurm_maintenance(case: Case, look: NodeLook) -> str:
         return "Slurm's power saving has the node (%s)" % node.state
     if node.rebooting and not case.acted:
         return "somebody asked Slurm to reboot the node (%s)" % node.state
+    return "" if case.acted else _reserved(case, look, node)
+
+
+def _reserved(case: Case, look: NodeLook, node: Node) -> str:
+    """A reservation that is active, or one for maintenance that would begin in the middle of the repair."""
+    if look.reservations is None:
+        why = look.unknown.get(looks.RESERVATIONS)
+        return "the reservations of the node are not known: %s" % why if why else ""
+    limits = case.settings.limits
+    until = case.now + limits.boot_timeout + (limits.drain_timeout if node.runs_jobs and node.responding else 0.0)
+    for each in look.reservations:
+        if each.is_active(case.now):
+            return "the reservation %s has the node" % ascii(each.name[:64])
+        if each.maintenance and each.start < until and not each.is_over(case.now):
+            return "the maintenance %s begins in %.0f s, before a repair would be over" % (
+                ascii(each.name[:64]),
+                each.start - case.now,
+            )
     return ""
 
 

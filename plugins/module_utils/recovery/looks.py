@@ -14,6 +14,7 @@ from typing import Mapping, Optional, Union
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.models import JobView, NodeView
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Machine
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Job, Node
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.reservations import Reservation
 
 # Parts of a look, as they stand in `unknown`.
 SLURM = "slurm"
@@ -23,6 +24,7 @@ POWER = "power"
 SPOOL = "spool"
 PODS = "pods"
 DEPENDENTS = "dependents"
+RESERVATIONS = "reservations"
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,12 @@ class PowerLook:
 
 @dataclass(frozen=True)
 class NodeLook:
-    """A node. `stuck_pods` is the number of pods that are Terminating past their time, None where nobody looked."""
+    """A node.
+
+    Attributes:
+        stuck_pods: the number of pods that are Terminating past their time, None where nobody looked.
+        reservations: Slurm's that have the node, active and to come; None where nobody looked.
+    """
 
     machine: Optional[Machine] = None
     slurm: Optional[Node] = None
@@ -63,6 +70,7 @@ class NodeLook:
     shell: Optional[ShellLook] = None
     power: Optional[PowerLook] = None
     stuck_pods: Optional[int] = None
+    reservations: Optional[tuple[Reservation, ...]] = None
     unknown: Mapping[str, str] = field(default_factory=dict)
 
     @property

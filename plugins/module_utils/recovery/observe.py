@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, Callable, Iterable, Mapping, Optional, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Absent, RecoveryError
@@ -28,6 +29,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     ShellLook,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Machine, Tools
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import reservations
 
 HELPER_DEADLINE = 4.0
 _POWER_DEADLINE = 4.0
@@ -56,16 +58,17 @@ def look_at_nodes(
     known = {target: machine for target, machine in machines.items() if machine is not None}
     stuck = {known[target].kubernetes_name for target in known if kinds[target] == "pod_stuck_terminating"}
     likely = [known[target] for target in known if kinds[target] in _LIKELY_SILENT]
-    with ThreadPoolExecutor(4) as pool:
+    with ThreadPoolExecutor(5) as pool:
         slurm = pool.submit(_slurm_nodes, tools, [machine.slurm_name for machine in known.values()])
         views = pool.submit(_kubernetes_nodes, tools, [machine.kubernetes_name for machine in known.values()])
         pods = pool.submit(_stuck_pods, tools, sorted(stuck))
+        reserved = pool.submit(_reservations, tools, [machine.slurm_name for machine in known.values()], full)
         power = pool.submit(_power, tools, likely if full else [])
         shells = _shells(tools, list(known.values())) if full else {}
         powers = power.result()
         silent = [machine for machine in known.values() if _is_silent(shells.get(machine.name)) and machine.bmc_url]
         powers.update(_power(tools, [machine for machine in silent if machine.name not in powers]))
-        found = (slurm.result(), views.result(), shells, powers, pods.result())
+        found = _Found(slurm.result(), views.result(), shells, powers, pods.result(), reserved.result())
     return {target: _node_look(machine, found) for target, machine in machines.items()}
 
 
@@ -107,6 +110,18 @@ def _slurm_nodes(tools: Tools, names: Sequence[str]) -> Parts:
     except RecoveryError as exc:
         return dict.fromkeys(wanted, exc)
     return {name: nodes.get(name, Absent("Slurm knows no node %s" % name)) for name in wanted}
+
+
+def _reservations(tools: Tools, names: Sequence[str], full: bool) -> Parts:
+    """By node the reservations that have it; one call for all."""
+    wanted = sorted({name for name in names if name}) if full else []
+    if not wanted or tools.slurm is None:
+        return {}
+    try:
+        made = tools.slurm.reservations()
+    except RecoveryError as exc:
+        return dict.fromkeys(wanted, exc)
+    return {name: reservations.of_node(name, made) for name in wanted}
 
 
 def _slurm_jobs(tools: Tools, ids: Sequence[str]) -> dict[str, JobLook]:
@@ -257,24 +272,34 @@ def _power(tools: Tools, machines: Sequence[Machine]) -> Parts:
     return {name: states[url] for name, url in urls.items()}
 
 
-def _node_look(
-    machine: Optional[Machine], found: tuple[Parts, Parts, Mapping[str, ShellLook], Parts, Parts]
-) -> NodeLook:
+@dataclass(frozen=True)
+class _Found:
+    """What was read: shells and powers by machine, the others by the node's name there."""
+
+    slurm: Parts
+    views: Parts
+    shells: Mapping[str, ShellLook]
+    powers: Parts
+    pods: Parts
+    reservations: Parts
+
+
+def _node_look(machine: Optional[Machine], found: _Found) -> NodeLook:
     if machine is None:
         return NodeLook()
-    slurm, views, shells, powers, pods = found
     unknown: dict[str, str] = {}
-    power = _part(powers, machine.name, looks.POWER, unknown)
-    shell = shells.get(machine.name)
+    power = _part(found.powers, machine.name, looks.POWER, unknown)
+    shell = found.shells.get(machine.name)
     if shell is not None and not shell.answers:
         unknown[looks.SHELL] = "the node's helper does not answer"
     return NodeLook(
         machine=machine,
-        slurm=_part(slurm, machine.slurm_name, looks.SLURM, unknown),
-        kubernetes=_part(views, machine.kubernetes_name, looks.KUBERNETES, unknown),
+        slurm=_part(found.slurm, machine.slurm_name, looks.SLURM, unknown),
+        kubernetes=_part(found.views, machine.kubernetes_name, looks.KUBERNETES, unknown),
         shell=shell,
         power=PowerLook(power.state, power.uuid) if power is not None else None,
-        stuck_pods=_part(pods, machine.kubernetes_name, looks.PODS, unknown),
+        stuck_pods=_part(found.pods, machine.kubernetes_name, looks.PODS, unknown),
+        reservations=_part(found.reservations, machine.slurm_name, looks.RESERVATIONS, unknown),
         unknown=unknown,
     )
 

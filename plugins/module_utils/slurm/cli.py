@@ -113,6 +113,10 @@ class Slurm:
         """Return `AccountingRecord`s, one for every run of a job, of jobs or since a time."""
         return self._run(self._commands.accounting(ids, since, steps))
 
+    def reservations(self) -> Any:
+        """Return all `Reservation`s, active ones and those to come."""
+        return self._run(self._commands.reservations())
+
     def config(self) -> Any:
         """Return slurmctld's settings by name; one that is not set is missing."""
         return self._run(self._commands.config())

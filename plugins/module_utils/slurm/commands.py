@@ -30,6 +30,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm
     models,
     parse_json,
     parse_text,
+    reservations,
     values,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.reasons import clean_text
@@ -346,6 +347,16 @@ class Commands:
         check((yield argv + changes), "update job %s" % job)
 
     # The cluster
+
+    def reservations(self) -> Operation[list[reservations.Reservation]]:
+        """See `Slurm.reservations`."""
+        arguments = ["show", "reservation"]
+        if "scontrol" not in self._no_json:
+            output = yield ["scontrol", "--all", "--json", *arguments]
+            if not self._knows_no_json(output):
+                return reservations.parse(check(output, "read the reservations").text)
+        output = yield ["scontrol", "--all", *arguments]
+        return reservations.parse(check(output, "read the reservations").text)
 
     def config(self) -> Operation[dict[str, str]]:
         output = check((yield ["scontrol", "show", "config"]), "read Slurm's configuration")

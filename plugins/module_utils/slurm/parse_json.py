@@ -19,12 +19,12 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm
 
 def parse_nodes(output: str) -> list[models.Node]:
     """Return the nodes of an answer; raise `Unreadable` rather than leave one out."""
-    return [_node(record) for record in _records(output, "nodes")]
+    return [_node(record) for record in records(output, "nodes")]
 
 
 def parse_jobs(output: str) -> list[models.Job]:
     """Return the jobs of an answer; raise `Unreadable` rather than leave one out."""
-    return [_job(record) for record in _records(output, "jobs")]
+    return [_job(record) for record in records(output, "jobs")]
 
 
 def errors(output: str) -> list[str]:
@@ -43,7 +43,8 @@ def _error_text(error: Any) -> str:
     return str(error.get("error") or error.get("description") or error)
 
 
-def _records(output: str, key: str) -> list[dict[str, Any]]:
+def records(output: str, key: str) -> list[dict[str, Any]]:
+    """Return the objects under a key; raise `Unreadable` where there is no list of them."""
     try:
         answer = json.loads(output)
     except ValueError as exc:

@@ -33,6 +33,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     Work,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Job
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.reservations import Reservation
 
 from .world import (
     BOOT,
@@ -308,6 +309,16 @@ def test_refusals_have_names_and_are_counted(
     assert [(row["gate"], row["times"]) for row in store.records.refusals(["node1"])] == [(expected, 2)]
     assert store.incidents.report() == []
     assert store.claims.going() <= 2  # released by the caller
+
+
+def test_a_node_is_left_to_the_maintenance_that_begins_soon(engine: Engine, store: Store) -> None:
+    for name in ("node1", "node2"):
+        engine.world.freeze(name)
+    soon = int(time.time()) + 600
+    engine.world.reserved = [Reservation("bios", ("node1",), ("MAINT",), soon, soon + 3600)]
+    answer = engine.claim(fault_of("node1", "node2"))
+    assert [(refused["target"], refused["gate"]) for refused in answer["refused"]] == [("node1", "maintenance")]
+    assert [found["target"] for found in answer["incidents"]] == ["node2"]
 
 
 def test_an_unknown_node_is_refused_and_delays_nobody(engine: Engine) -> None:

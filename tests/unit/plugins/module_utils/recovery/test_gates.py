@@ -31,6 +31,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Machine
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Job, Node
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.reservations import Reservation
 
 NOW = 1_800_000_000.0
 UUID = "4c4c4544-0042-3010-8058-c7c04f4a4e32"
@@ -72,6 +73,14 @@ def case(look: Any = None, **changes: Any) -> Case:
 
 def healthy(**changes: Any) -> NodeLook:
     return replace(NodeLook(machine=MACHINE, slurm=node("DOWN", "NOT_RESPONDING")), **changes)
+
+
+def reserved(*made: Reservation, **changes: Any) -> Case:
+    return case(healthy(reservations=made, **changes))
+
+
+def soon(seconds: int) -> Reservation:
+    return Reservation("bios", ("n1",), ("MAINT", "SPEC_NODES"), int(NOW) + seconds, int(NOW) + 9999)
 
 
 def named(hostname: str, in_slurm: Optional[str]) -> Case:
@@ -236,6 +245,18 @@ ROWS: list[tuple[str, Case, str]] = [
     ("maintenance", case(healthy(slurm=node("IDLE", "?"))), "the state 'IDLE+?' is not understood"),
     ("maintenance", case(healthy(slurm=node("UNHEARD_OF"))), "the state 'UNHEARD_OF' is not understood"),
     ("maintenance", case(healthy(kubernetes=NodeView("k1", held=True))), "a person asked by annotation"),
+    ("maintenance", reserved(), ""),
+    ("maintenance", reserved(Reservation("team", ("n1",), (), NOW - 60, NOW + 60)), "the reservation 'team' has"),
+    ("maintenance", reserved(Reservation("forever", ("n1",), (), NOW - 60)), "the reservation 'forever' has"),
+    ("maintenance", reserved(Reservation("past", ("n1",), ("MAINT",), NOW - 60, NOW)), ""),
+    ("maintenance", reserved(Reservation("team", ("n1",), (), NOW + 60, NOW + 90)), ""),
+    ("maintenance", reserved(soon(1799)), "the maintenance 'bios' begins in 1799 s"),
+    ("maintenance", reserved(soon(1800)), ""),
+    ("maintenance", reserved(soon(1800), slurm=node("ALLOCATED", "DRAIN")), "the maintenance 'bios' begins in 1800 s"),
+    ("maintenance", reserved(soon(1800), slurm=node("ALLOCATED", "NOT_RESPONDING")), ""),
+    ("maintenance", reserved(soon(5400), slurm=node("ALLOCATED", "DRAIN")), ""),
+    ("maintenance", replace(reserved(soon(60)), acted=True), ""),  # it has begun: the node is given back before
+    ("maintenance", case(healthy(unknown={"reservations": "time-out"})), "the reservations of the node are not known"),
     ("maintenance", case(job("FAILED", "UNHEARD_OF")), "the job's state 'FAILED+UNHEARD_OF' is not understood"),
     # duplicate
     ("duplicate", case(history={"other_incident": "incident #3 is open"}), "incident #3 is open"),

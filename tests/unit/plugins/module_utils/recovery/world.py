@@ -30,6 +30,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     Work,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Job, Node, NodeState
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.reservations import Reservation
 
 UUID = "4c4c4544-0042-3010-8058-c7c04f4a4e32"
 OTHER_UUID = "4c4c4544-0042-3010-8058-c7c04f4a4e33"
@@ -47,6 +48,7 @@ class World:
         self.banners: dict[str, str] = {}
         self.probes: dict[str, dict[str, Any]] = {}
         self.powers: dict[str, Any] = {}
+        self.reserved: list[Reservation] = []
         self.slurm_trouble: Optional[RecoveryError] = None
 
     def add(self, name: str, **fields: Any) -> Machine:
@@ -79,6 +81,10 @@ class World:
 
     def node_states(self, partitions: Optional[Iterable[str]] = None) -> list[NodeState]:
         return [NodeState(node.name, node.base_state, node.flags, node.reason) for node in self.nodes()]
+
+    def reservations(self) -> list[Reservation]:
+        self._slurm_answers()
+        return self.reserved
 
     def jobs(self, ids: Iterable[Any], missing_ok: bool = False) -> list[Job]:
         self._slurm_answers()
