@@ -41,7 +41,7 @@ _KINDS = (
     FaultKind("reboot_failed", NODE, "quarantine_node", "a reboot that Slurm was asked for did not end in time"),
     FaultKind("node_drained", NODE, "reboot_node", "Slurm itself drained the node after an error"),
     FaultKind("node_misconfigured", NODE, "report", "the node registers with less than its configuration says"),
-    FaultKind("job_stuck_completing", JOB, "reboot_node", "processes of the job do not end on a node"),
+    FaultKind("job_stuck_completing", NODE, "reboot_node", "processes of an ended job do not end on the node"),
     FaultKind("stale_spool", JOB, "requeue_job", "steps of the job cannot start for left-over PMIx files"),
     FaultKind("job_launch_held", JOB, "requeue_job", "the job is held after launch failures"),
     FaultKind("job_failed", JOB, "requeue_job", "an opted-in job ended without success"),

@@ -46,6 +46,8 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     Wait,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.text import printable
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import hostlist
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.suspects import End
 
 _RETRY_UNREADABLE = 15.0  # seconds until an incident whose target cannot be looked at is looked at again
 _RETRY_REFUSED = 60.0  # until one that may not go on is asked for again
@@ -389,13 +391,23 @@ class Claimer:
         nodes = {subject.target: subject.machine for subject in subjects if subject.target.kind == NODE}
         jobs = {target: kind if full else "" for target, kind in kinds.items() if target.kind == JOB}
         if nodes:
-            seen.update(observe.look_at_nodes(nodes, kinds, self._tools, full))
+            seen.update(observe.look_at_nodes(nodes, kinds, self._tools, full, self._past_of))
         if jobs:
             seen.update(observe.look_at_jobs(jobs, scheduler, self._tools, self._machines_of))
         return seen
 
     def _machines_of(self, names: Sequence[str]) -> dict[str, Machine]:
         return self._store.machines.resolve(looks.SLURM, names)
+
+    def _past_of(self, names: Sequence[str]) -> dict[str, observe.Past]:
+        """Failed runs of jobs that were requeued, and since when a node's failures count: its last return."""
+        runs = self._store.incidents.failed_runs(self._tools.now() - self._settings.limits.suspect_window)
+        machines = self._machines_of(names)
+        return {name: past_of(name, runs, self._last_return(machines.get(name))) for name in names}
+
+    def _last_return(self, machine: Optional[Machine]) -> float:
+        key = target_key(Target(NODE, machine.name), looks.SLURM, machine.name) if machine is not None else ""
+        return self._store.incidents.last_closed(key, 0) or 0.0
 
     def _history(self, subject: _Subject, kind: str, look: Look, together: int) -> History:
         store, limits = self._store, self._settings.limits
@@ -435,6 +447,16 @@ class Claimer:
             return max(counted, origin_of(job).attempt)
         except Unreadable:  # whoever wrote it there: nobody can tell any more
             return self._settings.limits.max_attempts
+
+
+def past_of(name: str, runs: Sequence[Mapping[str, Any]], since: float) -> observe.Past:
+    """What the ledger's failed runs say of one node. Pure."""
+    ends = [
+        End(str(run["job"]), str(run["user"]), str(run["state"]), int(run["at"]), int(run["started"]))
+        for run in runs
+        if name in hostlist.expand(str(run["nodes"]))
+    ]
+    return observe.Past(tuple(ends), since)
 
 
 def is_well(look: Look) -> bool:

@@ -19,8 +19,15 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import SLURM
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.gates import REQUESTED, Case
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.looks import JobLook, NodeLook
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import Limits
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import (
+    JOB_ENDS,
+    REPORT,
+    Limits,
+)
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Wait
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.text import printable
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import hostlist
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Job
 
 MAX_RESTARTS = 3  # of a daemon within the reboot window, before the node is rebooted for it
 
@@ -28,6 +35,7 @@ _REBOOTS = ("reboot_over_ssh", "reboot_by_power")
 _VERDICT_INTERVAL = 60.0
 _KUBELET_GRACE = 60.0  # seconds that a node whose kubelet is active may stay not Ready before it is rebooted
 _KUBELET_PAUSE = 20.0
+_NAMED = 8  # jobs in one sentence
 
 
 @dataclass(frozen=True)
@@ -127,14 +135,37 @@ def _wanted(case: Case) -> str:
 
 def _decide_job(case: Case) -> Decision:
     wanted = _wanted(case)
-    if wanted == "report" or case.kind == "job_stuck_completing":
+    if wanted == "report" or _only_told_of(case):
         return Decision("", "reported: what a person should look at is %s" % KINDS[case.kind].meaning)
     if case.scheduler != SLURM:
         return Decision("rerun_kubernetes_job", "the Job is run again under a new name")
-    memory = {}
-    if isinstance(case.look, JobLook) and case.look.job is not None and case.look.job.state == "COMPLETED":
-        memory["completed_run"] = case.look.job.restart_count or 0
+    memory = _memory_of_job(case.look.job) if isinstance(case.look, JobLook) and case.look.job is not None else {}
     return Decision("requeue_job", "the job is requeued once nothing of it is left on its nodes", memory=memory)
+
+
+def _only_told_of(case: Case) -> bool:
+    """Whether the job, as it is now, ended in a way that the site does not requeue."""
+    job = case.look.job if isinstance(case.look, JobLook) else None
+    return (
+        case.kind == "job_failed" and job is not None and case.settings.job_ends.of(job.state) == REPORT
+    )
+
+
+def _memory_of_job(job: Job) -> dict[str, Any]:
+    """What must be known later of the run that was looked at."""
+    memory: dict[str, Any] = {"job_seen": {"restart_count": job.restart_count or 0, "uid": job.uid}}
+    if job.state == "COMPLETED":
+        memory["completed_run"] = job.restart_count or 0
+    if job.state in JOB_ENDS:
+        memory["failed_run"] = {
+            "state": job.state,
+            "exit_code": job.exit_code,
+            "nodes": hostlist.compress(job.nodes) if job.nodes else "",
+            "user": job.user or str(job.uid),
+            "at": job.end_time or 0,
+            "started": job.start_time or 0,
+        }
+    return memory
 
 
 def _not_responding(case: Case) -> Decision:
@@ -219,6 +250,16 @@ def _clean(_case: Case) -> Decision:
     return Decision("clean_spool", "the node is drained and its spool cleaned")
 
 
+def _suspect(case: Case) -> Decision:
+    """Out of service, with the evidence: which jobs failed there, by whose hand and when."""
+    failures = _node(case).failures or ()
+    named = ", ".join("%s of %s (%s)" % (end.job, end.user, end.state) for end in failures[-_NAMED:])
+    users = len({end.user for end in failures})
+    why = "the last %d jobs there failed, of %d users: %s" % (len(failures), users, printable(named))
+    evidence = [{"job": end.job, "user": end.user, "state": end.state, "at": end.at} for end in failures]
+    return Decision("quarantine_node", why, memory={"failures": evidence})
+
+
 def _quarantine(case: Case) -> Decision:
     return Decision("quarantine_node", "%s: the node is taken out of service for a person to look at" % case.kind)
 
@@ -233,9 +274,10 @@ _NODE_DECISIONS: dict[str, Callable[[Case], Decision]] = {
     "daemon_down": _daemon_down,
     "node_rebooted": _return,
     "node_back": _return,
-    "node_suspect": _quarantine,
+    "node_suspect": _suspect,
     "reboot_failed": _quarantine,
     "node_drained": _drained,
+    "job_stuck_completing": _drained,
     "gpu_fault": _drained,
     "kernel_fault": _drained,
     "kubernetes_node_not_ready": _kubernetes_not_ready,

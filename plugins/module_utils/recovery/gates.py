@@ -26,7 +26,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     Settings,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import hostlist, reasons
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Node
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Job, Node
 
 REQUESTED = "requested"
 
@@ -163,6 +163,8 @@ def identity(case: Case) -> str:
     """Is it the one that the fault and the ledger mean?"""
     if isinstance(case.look, NodeLook):
         return _node_identity(case, case.look)
+    if case.look.job is not None and not case.acted and _is_another(case.look.job, case.target.uid):
+        return "job %s was submitted again since: another run, or another job of the same number" % case.target.name
     job = case.look.kubernetes
     if job is not None and case.target.uid and job.uid != case.target.uid:
         return "%s is another Job now (uid %s, was %s)" % (case.target.name, job.uid, case.target.uid)
@@ -342,6 +344,11 @@ def attempts_allowed(case: Case) -> int:
     said = consent_of(case.look).attempts if isinstance(case.look, JobLook) else None
     limits = case.settings.limits
     return min(limits.default_attempts if said is None else said, limits.max_attempts)
+
+
+def _is_another(job: Job, submitted: str) -> bool:
+    """Whether a job's submission is not the one that was seen: a requeue has a new one, and so has another job."""
+    return bool(submitted) and job.submit_time is not None and str(job.submit_time) != submitted
 
 
 def _node_scope(case: Case, look: NodeLook) -> str:

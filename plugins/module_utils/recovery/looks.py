@@ -15,6 +15,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.kuber
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Machine
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Job, Node
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.reservations import Reservation
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.suspects import End
 
 # Parts of a look, as they stand in `unknown`.
 SLURM = "slurm"
@@ -23,6 +24,7 @@ SHELL = "shell"
 POWER = "power"
 SPOOL = "spool"
 PODS = "pods"
+JOBS = "jobs"
 DEPENDENTS = "dependents"
 RESERVATIONS = "reservations"
 
@@ -62,6 +64,8 @@ class NodeLook:
     Attributes:
         stuck_pods: the number of pods that are Terminating past their time, None where nobody looked.
         reservations: Slurm's that have the node, active and to come; None where nobody looked.
+        stuck_jobs: ids of jobs that are COMPLETING on it past their time, None where nobody looked.
+        failures: the last runs of jobs on it that failed in a row, oldest first, None where nobody looked.
     """
 
     machine: Optional[Machine] = None
@@ -71,6 +75,8 @@ class NodeLook:
     power: Optional[PowerLook] = None
     stuck_pods: Optional[int] = None
     reservations: Optional[tuple[Reservation, ...]] = None
+    stuck_jobs: Optional[tuple[str, ...]] = None
+    failures: Optional[tuple[End, ...]] = None
     unknown: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -14,7 +14,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Callable, Iterable, Mapping, Optional, Sequence
 
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Absent, RecoveryError
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import (
+    Absent,
+    RecoveryError,
+    Unreadable,
+)
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import jobs as kubernetes_jobs
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import nodes as kubernetes_nodes
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.models import job_view
@@ -29,7 +33,12 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     ShellLook,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Machine, Tools
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import reservations
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import (
+    detect,
+    reservations,
+    suspects,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import AccountingRecord, Job
 
 HELPER_DEADLINE = 4.0
 _POWER_DEADLINE = 4.0
@@ -41,12 +50,30 @@ _LIKELY_SILENT = ("node_not_responding", "kubernetes_node_not_ready", "pod_stuck
 
 _ALIVE = {node_shell.BANNER: True, node_shell.SILENT: False, node_shell.NO_ROUTE: False}
 
+# Kinds of nodes that are seen by the jobs there.
+_STUCK, _SUSPECT = _BY_JOBS = ("job_stuck_completing", "node_suspect")
+
+
+@dataclass(frozen=True)
+class Past:
+    """What the ledger knows of the jobs of a node: runs that failed there and were requeued, of which the accounting
+    keeps only that they were requeued; and since when its failures count (epoch seconds)."""
+
+    ends: tuple[suspects.End, ...] = ()
+    since: float = 0.0
+
+
+PastOf = Callable[[Sequence[str]], Mapping[str, Past]]
 MachinesOf = Callable[[Sequence[str]], Mapping[str, Machine]]  # the ledger's machines by Slurm's names
 Parts = dict[str, Any]  # by name the value read, or the RecoveryError that says why not
 
 
 def look_at_nodes(
-    machines: Mapping[Target, Optional[Machine]], kinds: Mapping[Target, str], tools: Tools, full: bool
+    machines: Mapping[Target, Optional[Machine]],
+    kinds: Mapping[Target, str],
+    tools: Tools,
+    full: bool,
+    past: PastOf = lambda _names: {},
 ) -> dict[Target, NodeLook]:
     """Look at these nodes.
 
@@ -54,21 +81,25 @@ def look_at_nodes(
         machines: by target its machine, None for one that the ledger does not know.
         kinds: by target the kind of its fault.
         full: look at SSH, helper and BMC too, not only at the schedulers.
+        past: what the ledger knows of jobs on the nodes that are suspect, by Slurm's name.
     """
     known = {target: machine for target, machine in machines.items() if machine is not None}
+    named = {kind: sorted(known[each].slurm_name for each in known if kinds[each] == kind) for kind in _BY_JOBS}
     stuck = {known[target].kubernetes_name for target in known if kinds[target] == "pod_stuck_terminating"}
     likely = [known[target] for target in known if kinds[target] in _LIKELY_SILENT]
-    with ThreadPoolExecutor(5) as pool:
+    with ThreadPoolExecutor(6) as pool:
         slurm = pool.submit(_slurm_nodes, tools, [machine.slurm_name for machine in known.values()])
         views = pool.submit(_kubernetes_nodes, tools, [machine.kubernetes_name for machine in known.values()])
         pods = pool.submit(_stuck_pods, tools, sorted(stuck))
         reserved = pool.submit(_reservations, tools, [machine.slurm_name for machine in known.values()], full)
+        jobs = pool.submit(_jobs_of_nodes, tools, named, past(named[_SUSPECT]) if named[_SUSPECT] else {})
         power = pool.submit(_power, tools, likely if full else [])
         shells = _shells(tools, list(known.values())) if full else {}
         powers = power.result()
         silent = [machine for machine in known.values() if _is_silent(shells.get(machine.name)) and machine.bmc_url]
         powers.update(_power(tools, [machine for machine in silent if machine.name not in powers]))
-        found = _Found(slurm.result(), views.result(), shells, powers, pods.result(), reserved.result())
+        read = (slurm.result(), views.result(), shells, powers, pods.result(), reserved.result(), jobs.result())
+    found = _Found(*read)
     return {target: _node_look(machine, found) for target, machine in machines.items()}
 
 
@@ -149,6 +180,8 @@ def _with_left_overs(look: JobLook, tools: Tools, machines: MachinesOf) -> JobLo
         return look
     try:
         names = nodes_of_job(tools, look.job)
+        if look.job.state == "COMPLETED":
+            names = list(look.job.nodes) if hid_a_failed_launch(look.job, _steps_of(tools, look.job)) else []
     except RecoveryError as exc:
         return JobLook(job=look.job, unknown={looks.SPOOL: str(exc)})
     if not names:
@@ -186,12 +219,81 @@ def nodes_of_job(tools: Tools, job: Any) -> list[str]:
     return list(names)
 
 
+def _steps_of(tools: Tools, job: Job) -> list[AccountingRecord]:
+    return [record for record in tools.slurm.accounting([job.id], steps=True) if record.step is not None]
+
+
+def hid_a_failed_launch(job: Job, steps: Sequence[AccountingRecord]) -> bool:
+    """Whether a COMPLETED run had a step that could not start, and its script went on all the same. Pure.
+
+    A step that could not be launched is FAILED with the exit code 0:0; one whose program failed has another code. What
+    an earlier run left on its nodes does not count: this run did not find it.
+    """
+    return any(
+        step.step is not None
+        and step.step.isdigit()
+        and (step.state, step.exit_code) == ("FAILED", "0:0")
+        and (step.start_time or 0) >= (job.start_time or 0)
+        for step in steps
+    )
+
+
 def _left_words(answers: Sequence[Any]) -> str:
     stale = sum(len(answer.data.get("stale", ())) for answer in answers)
     processes = sum(answer.data.get("count", 0) for answer in answers if "processes" in answer.data)
     words = ["%d files" % stale] if stale else []
     words += ["%d processes" % processes] if processes else []
     return ", ".join(words)
+
+
+def _jobs_of_nodes(tools: Tools, named: Mapping[str, Sequence[str]], past: Mapping[str, Past]) -> Parts:
+    """By node what of its jobs its fault is about: fields of `NodeLook`."""
+    found: Parts = {}
+    for kind, look in ((_STUCK, _stuck_jobs), (_SUSPECT, _failures)):
+        names = [name for name in named[kind] if name]
+        if names and tools.slurm is not None:
+            try:
+                found.update(look(tools, names, past))
+            except RecoveryError as exc:
+                found.update(dict.fromkeys(names, exc))
+    return found
+
+
+def _stuck_jobs(tools: Tools, names: Sequence[str], _past: Mapping[str, Past]) -> Parts:
+    grace = detect.completing_grace(tools.slurm.config(), tools.settings.slurm.completing_grace)
+    if grace is None:
+        raise Unreadable("slurm.conf does not say how long processes may take to end (UnkillableStepTimeout)")
+    states = tools.slurm.job_states(nodes=names)
+    stuck = [(seen.name, str(state.id)) for state in states for seen in detect.stuck_nodes(state, tools.now(), grace)]
+    return {name: {"stuck_jobs": tuple(job for node, job in stuck if node == name)} for name in names}
+
+
+def only_stuck_jobs(tools: Tools, name: str) -> bool:
+    """Whether all that is on a node are jobs that are COMPLETING past their time: only a reboot ends them.
+
+    Raises:
+        RecoveryError: nobody can tell.
+    """
+    there = {str(state.id) for state in tools.slurm.job_states(nodes=[name]) if state.state != "PENDING"}
+    return bool(there) and there == set(_stuck_jobs(tools, [name], {})[name]["stuck_jobs"])
+
+
+def _failures(tools: Tools, names: Sequence[str], past: Mapping[str, Past]) -> Parts:
+    limits, now = tools.settings.limits, tools.now()
+    rule = suspects.Rule(limits.suspect_failures, limits.suspect_users, limits.suspect_window)
+    ends: dict[str, list[suspects.End]] = {name: list(past.get(name, Past()).ends) for name in names}
+    for record in tools.slurm.accounting(since=int(now - rule.window), nodes=names):
+        if record.step is None and record.end_time:
+            user, started = record.user or "", record.start_time or 0
+            end = suspects.End(str(record.id), user, record.state, record.end_time, started)
+            for name in set(record.nodes).intersection(names):
+                ends[name].append(end)
+    found = {}
+    for name in names:
+        since = past.get(name, Past()).since
+        row = suspects.streak([end for end in ends[name] if end.started >= since], now, rule.window)
+        found[name] = {"failures": row if suspects.is_suspect(row, rule) else ()}
+    return found
 
 
 def _kubernetes_nodes(tools: Tools, names: Sequence[str]) -> Parts:
@@ -282,6 +384,7 @@ class _Found:
     powers: Parts
     pods: Parts
     reservations: Parts
+    jobs: Parts
 
 
 def _node_look(machine: Optional[Machine], found: _Found) -> NodeLook:
@@ -292,6 +395,7 @@ def _node_look(machine: Optional[Machine], found: _Found) -> NodeLook:
     shell = found.shells.get(machine.name)
     if shell is not None and not shell.answers:
         unknown[looks.SHELL] = "the node's helper does not answer"
+    of_jobs = _part(found.jobs, machine.slurm_name, looks.JOBS, unknown) or {}
     return NodeLook(
         machine=machine,
         slurm=_part(found.slurm, machine.slurm_name, looks.SLURM, unknown),
@@ -300,6 +404,8 @@ def _node_look(machine: Optional[Machine], found: _Found) -> NodeLook:
         power=PowerLook(power.state, power.uuid) if power is not None else None,
         stuck_pods=_part(found.pods, machine.kubernetes_name, looks.PODS, unknown),
         reservations=_part(found.reservations, machine.slurm_name, looks.RESERVATIONS, unknown),
+        stuck_jobs=of_jobs.get("stuck_jobs"),
+        failures=of_jobs.get("failures"),
         unknown=unknown,
     )
 

@@ -12,6 +12,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.kuber
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import looks
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import SLURM
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.looks import JobLook, Look, NodeLook
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import JOB_ENDS
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import detect
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Job, Node, NodeState
 
@@ -55,7 +56,7 @@ def slurm_fault(node: Node) -> Optional[str]:
 
 
 def _not_to_be_seen(_look: Look) -> Presence:
-    """Kinds that are events and no states (a kernel message, jobs that failed one after the other)."""
+    """Kinds that are events and no states, such as a kernel message."""
     return THERE
 
 
@@ -93,6 +94,18 @@ def _pods_stuck(look: NodeLook) -> Presence:
     return THERE if look.stuck_pods else Presence(True, False, "no pod of the node is stuck")
 
 
+def _jobs_stuck(look: NodeLook) -> Presence:
+    if look.stuck_jobs is None:
+        return _unknown(look, looks.JOBS)
+    return THERE if look.stuck_jobs else Presence(True, False, "no job is COMPLETING there past its time")
+
+
+def _suspect(look: NodeLook) -> Presence:
+    if look.failures is None:
+        return _unknown(look, looks.JOBS)
+    return THERE if look.failures else Presence(True, False, "jobs of several users have not failed there in a row")
+
+
 def _slurm_job(rule: Callable[[Job], str]) -> Callable[[JobLook], Presence]:
     """`rule` says why the fault is not there, or the empty text."""
 
@@ -108,17 +121,13 @@ def _slurm_job(rule: Callable[[Job], str]) -> Callable[[JobLook], Presence]:
 
 
 def _job_failed(job: Job) -> str:
-    if job.state in detect.ENDED_BY_FAULT | detect.ENDED_BY_LIMIT:
+    if job.state in JOB_ENDS and not job.completing:
         return ""
     return "the job is %s" % job.state
 
 
 def _launch_held(job: Job) -> str:
-    return "" if job.held else "the job is %s and not held" % job.state
-
-
-def _stuck_completing(job: Job) -> str:
-    return "" if job.completing else "the job is %s" % job.state
+    return "" if job.held_by_slurm else "the job is %s and not held for a failed launch" % job.state
 
 
 def _stale_spool(look: JobLook) -> Presence:
@@ -156,11 +165,12 @@ _NODE_RULES: dict[str, Callable[[NodeLook], Presence]] = {
     "reboot_failed": _by_slurm("reboot_failed"),
     "kubernetes_node_not_ready": _kubernetes_not_ready,
     "pod_stuck_terminating": _pods_stuck,
+    "job_stuck_completing": _jobs_stuck,
+    "node_suspect": _suspect,
 }
 _JOB_RULES: dict[str, Callable[[JobLook], Presence]] = {
     "job_failed": _slurm_job(_job_failed),
     "job_launch_held": _slurm_job(_launch_held),
-    "job_stuck_completing": _slurm_job(_stuck_completing),
     "stale_spool": _stale_spool,
     "kubernetes_job_failed": _kubernetes_job_failed,
 }

@@ -23,6 +23,8 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.error
 DEFAULT_PATH = "/etc/job-recovery/settings.yml"
 OBSERVE = "observe"
 ACT = "act"
+REQUEUE = "requeue"
+REPORT = "report"
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,29 @@ class SlurmSettings:
     timeout: float = 10.0
     interval: float = 1.0  # seconds between two looks at the nodes
     job_interval: float = 5.0  # seconds between two looks at the jobs
+    completing_grace: float = 0.0  # seconds a job may stay COMPLETING; 0: as slurm.conf's own time-outs say
+
+
+@dataclass(frozen=True)
+class JobEnds:
+    """What follows when a job that is looked after ends so, each `requeue` or `report`.
+
+    CANCELLED is not among them: what a person ended stays ended. COMPLETED and PREEMPTED are no faults.
+    """
+
+    FAILED: str = REQUEUE
+    NODE_FAIL: str = REQUEUE
+    BOOT_FAIL: str = REQUEUE
+    OUT_OF_MEMORY: str = REPORT
+    TIMEOUT: str = REPORT
+    DEADLINE: str = REPORT
+
+    def of(self, state: str) -> str:
+        """What follows this state; the empty text for one that is no fault."""
+        return str(getattr(self, state)) if state in JOB_ENDS else ""
+
+
+JOB_ENDS = tuple(item.name for item in fields(JobEnds))
 
 
 @dataclass(frozen=True)
@@ -129,6 +154,9 @@ class Limits:
     common_cause_nodes: int = 4
     common_cause_window: float = 300.0
     breaker_failures: int = 3
+    suspect_failures: int = 4  # jobs in a row that fail on one node until it is suspect; 0: no node ever is
+    suspect_users: int = 3  # of so many different users
+    suspect_window: float = 21600.0
     health_timeout: float = 60.0
 
 
@@ -139,6 +167,7 @@ class Settings:
     cluster: str
     mode: str = OBSERVE
     jobs: str = "opt_in"
+    job_ends: JobEnds = field(default_factory=JobEnds)
     stop_file: str = "/etc/job-recovery/STOP"
     state_dir: str = "/var/lib/job-recovery"
     scope: Scope = field(default_factory=Scope)
@@ -184,6 +213,10 @@ def parse(data: Any) -> Settings:
         raise BadInput("settings: mode is %r" % settings.mode, "use observe or act")
     if settings.jobs not in ("opt_in", "all"):
         raise BadInput("settings: jobs is %r" % settings.jobs, "use opt_in or all")
+    for state in JOB_ENDS:
+        wish = settings.job_ends.of(state)
+        if wish not in (REQUEUE, REPORT):
+            raise BadInput("settings: job_ends.%s is %r" % (state, wish), "use requeue or report")
     if settings.slurm.enabled and not settings.scope.partitions:
         raise BadInput("settings: scope.partitions is empty", "name the Slurm partitions that recovery may act on")
     if settings.kubernetes.kubeconfig and not settings.scope.namespaces:

@@ -108,10 +108,14 @@ class Slurm:
         return self._run(self._commands.job_states(ids, nodes, only_states))
 
     def accounting(
-        self, ids: Iterable[Any] | None = None, since: int | None = None, steps: bool = False
+        self,
+        ids: Iterable[Any] | None = None,
+        since: int | None = None,
+        steps: bool = False,
+        nodes: Iterable[str] | None = None,
     ) -> Any:
-        """Return `AccountingRecord`s, one for every run of a job, of jobs or since a time."""
-        return self._run(self._commands.accounting(ids, since, steps))
+        """Return `AccountingRecord`s, one for every run of a job: of jobs, since a time, or of what ran on nodes."""
+        return self._run(self._commands.accounting(ids, since, steps, nodes))
 
     def reservations(self) -> Any:
         """Return all `Reservation`s, active ones and those to come."""

@@ -305,7 +305,7 @@ class Commands:
         return [parse_text.parse_job_state(row) for row in rows]
 
     def accounting(
-        self, ids: Iterable[Any] | None, since: int | None, steps: bool
+        self, ids: Iterable[Any] | None, since: int | None, steps: bool, nodes: Iterable[str] | None
     ) -> Operation[list[models.AccountingRecord]]:
         """See `Slurm.accounting`."""
         separator = _separator()
@@ -318,6 +318,8 @@ class Commands:
             argv.append("--jobs=" + ",".join(refs))
         if since is not None:
             argv.append("--starttime=" + _sacct_time(since))
+        if nodes is not None:
+            argv.append("--nodelist=" + _argument([hostlist.check_name(name) for name in nodes]))
         if not steps:
             argv.append("--allocations")
         output = check((yield argv), "read the accounting of jobs")

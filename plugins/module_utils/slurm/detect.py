@@ -11,18 +11,23 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import Iterable, Optional
+from typing import Iterable, Mapping, Optional
 
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import (
+    JOB_ENDS,
+    REPORT,
+    JobEnds,
+)
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import reasons
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Job, JobState, NodeState
 
 # Every reason that the recovery gives to Slurm begins so; the incident's number follows.
 OUR_MARK = "job-recovery #"
 
-# Ends of a job that is worth a second run, and those that the same run would only reach again.
-ENDED_BY_FAULT = frozenset(("FAILED", "NODE_FAIL", "BOOT_FAIL"))
-ENDED_BY_LIMIT = frozenset(("OUT_OF_MEMORY", "TIMEOUT", "DEADLINE"))
-_LAUNCH_HELD = ("launch_failed_requeued_held", "launch failed requeued held")
+_COMPLETING_SLACK = 60.0  # seconds beyond slurm.conf's own time-outs until a job is stuck COMPLETING
+_NO_TIMEOUT = 65534  # slurm.conf's value for a time-out that is not set
+_UNLIMITED_EPILOG = 600.0  # seconds for an epilog that slurm.conf gives no time-out
+_QUICKER_THAN_PURGE = 3.0  # looks at the queue within MinJobAge
 
 _BY_REASON = (
     # the first kind that a part of the reason names is the fault
@@ -41,7 +46,7 @@ class Seen:
     Attributes:
         kind: of the catalogue.
         name: the node or the job id.
-        episode: what tells two faults of one job apart (its submission, which changes with each requeue).
+        episode: what tells two faults of one job apart (its submission, which changes with each requeue); 0 for a node.
     """
 
     kind: str
@@ -73,21 +78,25 @@ def node_faults(states: Iterable[NodeState]) -> list[Seen]:
     return list(dict.fromkeys(fault for fault in map(node_fault, states) if fault))
 
 
-def job_candidate(state: JobState, previous: Optional[JobState]) -> Optional[Seen]:
+def job_candidate(state: JobState, previous: Optional[JobState], restarted: bool = False) -> Optional[Seen]:
     """The fault that a job may have, by its state alone; `confirmed` tells by its details whether it has.
 
     Args:
         state: the job now.
         previous: the job in the look before, None when it was not seen.
+        restarted: it was requeued and may have found left-over files; where its script hides that its steps could not
+            start, it ends COMPLETED.
     """
     name, episode = job_name(state), state.submit_time or 0
     if "COMPLETING" in state.flags:
         return None
-    if state.state in ENDED_BY_FAULT | ENDED_BY_LIMIT:
+    if state.state in JOB_ENDS:
         return Seen("job_failed", name, episode)
+    if state.state == "COMPLETED" and restarted:
+        return Seen("stale_spool", name, episode)
     if state.state != "PENDING":
         return None
-    if (state.state_reason or "").startswith(_LAUNCH_HELD):
+    if state.held_by_slurm:
         return Seen("job_launch_held", name, episode)
     if previous is None or _was_pending(previous) != _was_pending(state):
         return Seen("stale_spool", name, episode)
@@ -96,6 +105,50 @@ def job_candidate(state: JobState, previous: Optional[JobState]) -> Optional[See
 
 def _was_pending(state: JobState) -> tuple[bool, Optional[int]]:
     return state.state == "PENDING" and "COMPLETING" not in state.flags, state.submit_time
+
+
+def stuck_nodes(state: JobState, now: float, grace: float) -> list[Seen]:
+    """The nodes that keep a job COMPLETING for longer than `grace`: their fault, and theirs is the repair.
+
+    Of a job that is COMPLETING, squeue lists only the nodes that have not been returned to service yet (squeue(1), %N),
+    and its end is when that began.
+    """
+    if "COMPLETING" not in state.flags or not state.end_time or now - state.end_time <= grace:
+        return []
+    return [Seen("job_stuck_completing", node) for node in state.nodes]
+
+
+def completing_grace(config: Mapping[str, str], setting: float) -> Optional[float]:
+    """Seconds a job may stay COMPLETING: the setting, else what slurm.conf lets the processes and the epilog take.
+
+    None where slurm.conf does not say: then no job is stuck.
+    """
+    if setting:
+        return setting
+    unkillable = seconds_of(config, "UnkillableStepTimeout")
+    if unkillable is None:
+        return None
+    kill_wait = seconds_of(config, "KillWait") or 0.0
+    return kill_wait + unkillable + _epilog_seconds(config) + _COMPLETING_SLACK
+
+
+def _epilog_seconds(config: Mapping[str, str]) -> float:
+    if not any(name.startswith("Epilog") and value.startswith("/") for name, value in config.items()):
+        return 0.0
+    limit = seconds_of(config, "EpilogTimeout") or seconds_of(config, "PrologEpilogTimeout") or _NO_TIMEOUT
+    return _UNLIMITED_EPILOG if limit >= _NO_TIMEOUT else limit
+
+
+def job_interval(config: Mapping[str, str], setting: float) -> float:
+    """Seconds between two looks at the jobs: often enough to see a finished one before MinJobAge purges it."""
+    age = seconds_of(config, "MinJobAge")
+    return min(setting, age / _QUICKER_THAN_PURGE) if age else setting  # 0: none is ever purged
+
+
+def seconds_of(config: Mapping[str, str], name: str) -> Optional[float]:
+    """A duration of `scontrol show config`, such as `300 sec`."""
+    word = config.get(name, "").partition(" ")[0]
+    return float(word) if word.isdigit() else None
 
 
 def confirmed(candidate: Seen, job: Job, everybody: bool) -> bool:
@@ -123,9 +176,9 @@ def asks_for_recovery(comment: Optional[str]) -> bool:
     return isinstance(data, dict) and isinstance(data.get("APS"), dict)
 
 
-def suggestion(candidate: Seen, state: JobState) -> Optional[str]:
-    """A remediation other than the catalogue's: what ended at a limit would end there again, and is only reported."""
-    return "report" if candidate.kind == "job_failed" and state.state in ENDED_BY_LIMIT else None
+def suggestion(candidate: Seen, state: JobState, ends: JobEnds) -> Optional[str]:
+    """A remediation other than the catalogue's, where the site only wants to be told of such an end."""
+    return REPORT if candidate.kind == "job_failed" and ends.of(state.state) == REPORT else None
 
 
 def job_name(state: JobState) -> str:

@@ -64,6 +64,8 @@ JOB_FLAGS = frozenset(
 )
 JOB_ENDED = JOB_STATES - frozenset(("PENDING", "RUNNING", "SUSPENDED"))
 _HELD_REASONS = ("JobHeldUser", "JobHeldAdmin")
+# Slurm holds a job itself only after it could not launch it. squeue writes the text with underscores.
+_LAUNCH_FAILED = ("launch_failed_requeued_held", "launch failed requeued held")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -236,9 +238,14 @@ class Job:
         """PENDING until somebody releases it."""
         if self.state != "PENDING":
             return False
-        return self.priority == 0 or (self.state_reason or "").startswith(_HELD_REASONS) or bool(
+        return self.priority == 0 or (self.state_reason or "").startswith(_HELD_REASONS + _LAUNCH_FAILED) or bool(
             {"REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"}.intersection(self.flags)
         )
+
+    @property
+    def held_by_slurm(self) -> bool:
+        """Held because its launch failed. Every other hold is the wish of its user, or of an administrator."""
+        return self.held and (self.state_reason or "").startswith(_LAUNCH_FAILED)
 
     @property
     def argument(self) -> str:
@@ -302,6 +309,11 @@ class JobState:
     begin_time: int | None = None
     start_time: int | None = None
     end_time: int | None = None
+
+    @property
+    def held_by_slurm(self) -> bool:
+        """PENDING, and held because its launch failed."""
+        return self.state == "PENDING" and (self.state_reason or "").startswith(_LAUNCH_FAILED)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -106,7 +106,7 @@ def _job(record: dict[str, Any]) -> models.Job:
         user=values.text(_string(record, "user_name")),
         uid=values.integer(record.get("user_id")),
         account=values.text(_string(record, "account")),
-        state_reason=values.text(_string(record, "state_reason")),
+        state_reason=_state_reason(record),
         exit_code=_exit_code(record.get("exit_code")),
         nodes=values.nodes(_string(record, "nodes")),
         batch_host=values.text(_string(record, "batch_host")),
@@ -126,6 +126,16 @@ def _job(record: dict[str, Any]) -> models.Job:
         excluded_nodes=values.nodes(_string(record, "excluded_nodes")),
         priority=values.integer(record.get("priority")),
     )
+
+
+def _state_reason(record: dict[str, Any]) -> str | None:
+    """As squeue's and scontrol's text has it: the description, where there is one, stands in place of the reason.
+
+    A job whose launch failed has the reason JobHeldUser or JobHeldAdmin, as if somebody had held it; only the
+    description says who did.
+    """
+    description = values.text(_string(record, "state_description"))
+    return description.replace(" ", "_") if description else values.text(_string(record, "state_reason"))
 
 
 def _end_time(record: dict[str, Any], state: str) -> int | None:

@@ -5,15 +5,16 @@
 
 Nodes are looked at by one `sinfo` each time. Jobs are looked at by one `squeue` of states; details are read only of
 those few whose state suggests a fault. A job that left the queue is asked for by its id, so that its end is seen before
-slurmctld forgets it (MinJobAge); a job that came and went between two looks, or ended while nobody watched, is found in
-the accounting.
+slurmctld forgets it (MinJobAge: where that is short, the jobs are looked at more often); a job that came and went
+between two looks, or ended while nobody watched, is found in the accounting. What the looks at jobs show of nodes (one
+that keeps a job COMPLETING, one that fails the jobs of several users) is a fault of the node.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from typing import Any, Callable, Iterable, Optional
+from typing import Any, Callable, Iterable, Mapping, Optional
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import settings as settings_module
@@ -27,7 +28,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.resend import Resend
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.source import Partial
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import detect
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import detect, suspects
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import JobState
 
 SOURCE = "slurm"
@@ -36,8 +37,8 @@ _START_WINDOW = 900
 _ACCOUNTING_EVERY = 30.0
 _ACCOUNTING_SLACK = 60
 _TARGETS_AT_ONCE = 500
-
-_ENDED = detect.ENDED_BY_FAULT | detect.ENDED_BY_LIMIT
+_CONFIG_EVERY = 600.0
+_ENDED = settings_module.JOB_ENDS
 
 
 class SlurmWatch:
@@ -59,8 +60,13 @@ class SlurmWatch:
         self._jobs_trouble: Optional[RecoveryError] = None
         self._accounting_at = -math.inf  # by the steady clock
         self._accounting_since = 0.0
+        self._config: Mapping[str, str] = {}
+        self._config_at = -math.inf  # by the steady clock
         self._queue: dict[str, JobState] = {}
         self._jobs: dict[detect.Seen, str] = {}  # job faults that last, with their suggestion
+        self._restarted: set[str] = set()  # jobs in the queue that were requeued and may find left-over files
+        self._ends = suspects.Ends()
+        self._by_jobs: list[detect.Seen] = []  # faults of nodes that the last look at the jobs showed
 
     async def look(self, settings: settings_module.Settings) -> list[dict[str, Any]]:
         """Look at what is due and return the events to send.
@@ -75,13 +81,15 @@ class SlurmWatch:
         events = events_of(self._resend_nodes.due(nodes, steady), settings.cluster, now)
         if events:
             return events  # they wait for no look at ten thousand jobs, which comes with the next one
-        if steady - self._jobs_at >= settings.slurm.job_interval:
+        if steady - self._jobs_at >= detect.job_interval(self._config, settings.slurm.job_interval):
             self._jobs_at, self._jobs_trouble = steady, None
             try:
-                await self._look_at_jobs(settings.jobs == "all", now)
+                await self._read_config()
+                await self._look_at_jobs(settings, now)
             except RecoveryError as exc:  # slurmdbd is down, or there is none: nodes are told all the same
                 self._jobs_trouble = exc
         jobs = {(fault.kind, suggestion, fault): None for fault, suggestion in self._jobs.items()}
+        jobs.update({(fault.kind, "", fault): None for fault in self._by_jobs})
         events = events_of(self._resend_jobs.due(jobs, steady), settings.cluster, now)
         if self._jobs_trouble is not None:
             raise Partial(self._jobs_trouble, events)
@@ -91,7 +99,15 @@ class SlurmWatch:
         states = await self._slurm.node_states()
         return [fault for fault in detect.node_faults(states) if valid_node_name(fault.name)]
 
-    async def _look_at_jobs(self, everybody: bool, now: float) -> None:
+    async def _read_config(self) -> None:
+        """slurm.conf's time-outs, now and then; when they cannot be read, what was known stays."""
+        if self._steady() - self._config_at >= _CONFIG_EVERY:
+            try:
+                self._config, self._config_at = await self._slurm.config(), self._steady()
+            except RecoveryError as exc:
+                self._jobs_trouble = exc
+
+    async def _look_at_jobs(self, settings: settings_module.Settings, now: float) -> None:
         queue = {detect.job_name(state): state for state in await self._slurm.job_states()}
         ids = {name for name in self._queue if name not in queue}
         ids.update(fault.name for fault in self._jobs)
@@ -102,14 +118,36 @@ class SlurmWatch:
         ended = await self._states_of(sorted(ids - set(queue)))
         candidates: dict[detect.Seen, str] = {}
         for name, state in {**ended, **queue}.items():
-            candidate = detect.job_candidate(state, self._queue.get(name))
+            candidate = detect.job_candidate(state, self._queue.get(name), name in self._restarted)
             if candidate and valid_job_name(name, SLURM):
-                candidates[candidate] = detect.suggestion(candidate, state) or ""
+                candidates[candidate] = detect.suggestion(candidate, state, settings.job_ends) or ""
         lasting = {fault: suggestion for fault, suggestion in self._jobs.items() if _lasts(fault, queue, ended)}
         new = {fault: suggestion for fault, suggestion in candidates.items() if fault not in lasting}
-        confirmed = await self._confirmed(list(new), everybody)
+        confirmed = await self._confirmed(list(new), settings.jobs == "all")
         self._jobs = {**lasting, **{fault: new[fault] for fault in confirmed}}
+        self._restarted.update(fault.name for fault in confirmed)
+        self._restarted.intersection_update(set(queue) | {fault.name for fault in self._jobs})
         self._queue = queue
+        self._by_jobs = self._node_faults(queue, ended, settings, now)
+
+    def _node_faults(
+        self,
+        queue: Mapping[str, JobState],
+        ended: Mapping[str, JobState],
+        settings: settings_module.Settings,
+        now: float,
+    ) -> list[detect.Seen]:
+        grace = detect.completing_grace(self._config, settings.slurm.completing_grace)
+        found = [] if grace is None else [
+            fault for state in queue.values() for fault in detect.stuck_nodes(state, now, grace)
+        ]
+        for name, state in ended.items():
+            if state.end_time and state.uid is not None:
+                self._ends.note(suspects.End(name, str(state.uid), state.state, state.end_time), state.nodes)
+        limits = settings.limits
+        rule = suspects.Rule(limits.suspect_failures, limits.suspect_users, limits.suspect_window)
+        found += [detect.Seen("node_suspect", node) for node in self._ends.suspects(rule, now)]
+        return [fault for fault in dict.fromkeys(found) if valid_node_name(fault.name)]
 
     async def _ended_by_accounting(self, now: float) -> set[str]:
         if self._steady() - self._accounting_at < _ACCOUNTING_EVERY:
@@ -135,10 +173,13 @@ class SlurmWatch:
 
 
 def events_of(due: Iterable[tuple[str, str, detect.Seen]], cluster: str, now: float) -> list[dict[str, Any]]:
-    """One event for all faults of one kind and suggestion, but for very many: a storm costs a run or a few."""
+    """One event for all faults of one kind and suggestion, but for very many: a storm costs a run or a few.
+
+    A job's submission goes with it: its number may be another job's by the time somebody looks again.
+    """
     groups: dict[tuple[str, str], list[Target]] = {}
     for kind, suggestion, fault in due:
-        target = Target(KINDS[kind].target, fault.name)
+        target = Target(KINDS[kind].target, fault.name, str(fault.episode) if fault.episode else "")
         groups.setdefault((kind, suggestion), []).append(target)
     return [
         build_event(kind, SLURM, cluster, SOURCE, targets[start : start + _TARGETS_AT_ONCE], now, suggestion or None)
@@ -154,7 +195,7 @@ def _lasts(fault: detect.Seen, queue: dict[str, JobState], ended: dict[str, JobS
         return False
     if fault.kind == "job_failed":
         return state.state in _ENDED
-    return state.state == "PENDING"
+    return state.state == "PENDING" or (fault.kind == "stale_spool" and state.state == "COMPLETED")
 
 
 def _record_name(record: Any) -> str:

@@ -467,6 +467,16 @@ class Incidents:
             )
         )
 
+    def failed_runs(self, since: float) -> list[dict[str, Any]]:
+        """Runs of Slurm's jobs that failed and were taken up since a time: `failed_run` of each memory, with `job`."""
+        found = self._db.rows(
+            "SELECT target_name, memory FROM incidents WHERE opened_at >= %s AND target_kind = 'job' "
+            "AND scheduler = %s AND acted = 1 ORDER BY id",
+            (since, SLURM),
+        )
+        runs = [(row["target_name"], rows.unpack(row["memory"]).get("failed_run")) for row in found]
+        return [{**run, "job": name} for name, run in runs if isinstance(run, dict)]
+
     def reasons_of(self, key: str) -> list[str]:
         """The texts under which we hold, or held, a node; the newest first."""
         found = self._db.rows(

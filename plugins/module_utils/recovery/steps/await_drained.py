@@ -10,7 +10,7 @@ from typing import Optional, Sequence
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import nodes as kubernetes_nodes
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.reading import printable
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import plans, waits
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import observe, plans, waits
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Outcome, Tools, Work
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.common import (
     Plain,
@@ -35,6 +35,7 @@ class AwaitDrained(Plain):
     """Pods are evicted by the eviction API, so disruption budgets hold; jobs are never ended, they are waited for.
 
     Waits for: `node_drained`, then `pods_gone` (evictions are asked for again now and then).
+    Jobs that are COMPLETING past their time are not waited for where a reboot follows, as nothing else ends them.
     When its time is over: jobs that still run make the step fail, unless the site has set reboot_under_jobs; what only
     is left of ended jobs (COMPLETING) does not, as a reboot is what ends that; pods that a disruption budget or their
     kind protects make the step fail, by name; pods that are only still ending do not.
@@ -64,8 +65,8 @@ def _drained(work: Work, tools: Tools, node: Optional[Node]) -> Outcome:
     if node is not None and not node.draining_or_drained:
         return failed(work, "somebody took the drain of %s away" % name)
     busy = node is not None and node.busy
-    if busy and not over(work, tools):
-        until = tools.now() + _EVICT_AGAIN if pods else None
+    if busy and not over(work, tools) and not _only_a_reboot_ends_it(work, tools, node):
+        until = tools.now() + _EVICT_AGAIN if pods or not node.runs_jobs else None
         return waiting(work, "jobs of %s are still running" % name, waits.NODE_DRAINED, {"node": name}, until)
     if node is not None and node.runs_jobs and not tools.settings.limits.reboot_under_jobs:
         return failed(work, "jobs still run on %s, and the node is not rebooted under them; it stays drained" % name)
@@ -73,9 +74,15 @@ def _drained(work: Work, tools: Tools, node: Optional[Node]) -> Outcome:
         args = {"pods": [pod.pod for pod in pods]}
         why = "pods are still on %s: %s" % (work.target.name, _named(pods))
         return waiting(work, why, waits.PODS_GONE, args, tools.now() + _EVICT_AGAIN)
-    why = "its time is over, the repair goes on with jobs or pods left" if busy or pods else ""
+    since = "its time is over, " if over(work, tools) or evicting_over else ""
+    why = since + "the repair goes on with jobs or pods left" if busy or pods else ""
     proof = {"state": node.state if node is not None else "", "pods_left": [pod.pod for pod in pods][:_NAMED]}
     return done(work, why, proof=proof)
+
+
+def _only_a_reboot_ends_it(work: Work, tools: Tools, node: Node) -> bool:
+    """Nothing runs there any more, and what is left of ended jobs does not end."""
+    return work.plan == "reboot_over_ssh" and not node.runs_jobs and observe.only_stuck_jobs(tools, node.name)
 
 
 def _evict(work: Work, tools: Tools) -> tuple[kubernetes_nodes.Left, ...]:

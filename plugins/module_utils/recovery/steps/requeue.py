@@ -16,9 +16,6 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import job_state, outcome
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Job
 
-# a hold that the job's user or an administrator set is a wish; one that Slurm set after launch failures is the fault
-_WISHED_HOLDS = ("JobHeldUser", "JobHeldAdmin")
-
 
 class Requeue:
     """A job that Slurm or its own script requeued already is not requeued again, only its begin time is cleared.
@@ -93,7 +90,7 @@ def _requeue(answers: Answers, works: Sequence[Work], tools: Tools, completed: b
 
 
 def _is_wished_hold(job: Optional[Job]) -> bool:
-    return job is not None and job.held and (job.state_reason or "").startswith(_WISHED_HOLDS)
+    return job is not None and job.held and not job.held_by_slurm
 
 
 def _done(work: Work, job: Optional[Job], why: str) -> Outcome:

@@ -20,9 +20,14 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     PowerLook,
     ShellLook,
 )
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import Limits, Settings
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import (
+    Limits,
+    Settings,
+    parse,
+)
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Machine
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Job, Node
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.suspects import End
 
 UUID = "4c4c4544-0042-3010-8058-c7c04f4a4e32"
 MACHINE = Machine("n1", "n1", "k1", "10.0.0.1", "https://bmc/n1", UUID, "a" * 32, "boot-1")
@@ -178,7 +183,6 @@ def test_a_return_remembers_whether_it_is_the_same_boot(shell: ShellLook, same: 
         ("stale_spool", "slurm", "requeue_job", "requeue_job"),
         ("job_launch_held", "slurm", "requeue_job", "requeue_job"),
         ("job_failed", "slurm", "report", ""),
-        ("job_stuck_completing", "slurm", "reboot_node", ""),
         ("kubernetes_job_failed", "kubernetes", "rerun_kubernetes_job", "rerun_kubernetes_job"),
         ("requested", "slurm", "requeue_job", "requeue_job"),
         ("requested", "kubernetes", "rerun_kubernetes_job", "rerun_kubernetes_job"),
@@ -188,6 +192,37 @@ def test_jobs(kind: str, scheduler: str, suggested: str, plan: str) -> None:
     look = JobLook(job=Job(7, "FAILED"))
     made = Case(kind, scheduler, Target("job", "7"), 0.0, look, History(), Settings("lab"), 0.0, suggested, Request())
     assert decide.decide(made).plan == plan
+
+
+@pytest.mark.parametrize(
+    ("state", "wish", "plan"),
+    [
+        ("FAILED", "requeue", "requeue_job"),
+        ("FAILED", "report", ""),
+        ("TIMEOUT", "report", ""),
+        ("TIMEOUT", "requeue", "requeue_job"),
+    ],
+)
+def test_what_follows_the_end_that_is_seen_now(state: str, wish: str, plan: str) -> None:
+    """Whatever the event suggested: the job may have run, and ended in another way, since."""
+    settings = parse({"cluster": "lab", "scope": {"partitions": ["main"]}, "job_ends": {state: wish}})
+    look = JobLook(job=Job(7, state, nodes=("n1", "n2"), restart_count=1, uid=5, user="a", end_time=9, exit_code="1:0"))
+    target, asked = Target("job", "7"), Request()
+    made = Case("job_failed", "slurm", target, 0.0, look, History(), settings, 0.0, "requeue_job", asked)
+    decision = decide.decide(made)
+    assert decision.plan == plan
+    if plan:
+        failed = {"state": state, "exit_code": "1:0", "nodes": "n[1-2]", "user": "a", "at": 9, "started": 0}
+        assert decision.memory == {"job_seen": {"restart_count": 1, "uid": 5}, "failed_run": failed}
+
+
+def test_a_suspect_node_is_quarantined_with_its_evidence() -> None:
+    failures = (End("7", "alice", "FAILED", 1), End("8", "b\x1b[2Jb", "NODE_FAIL", 2))
+    made = case("node_suspect", LIVE_DAEMON)
+    decision = decide.decide(replace(made, look=replace(made.look, failures=failures)))
+    assert decision.plan == "quarantine_node"
+    assert "7 of alice (FAILED), 8 of b\\x1b[2Jb (NODE_FAIL)" in decision.why
+    assert [each["job"] for each in decision.memory["failures"]] == ["7", "8"]
 
 
 @pytest.mark.parametrize("kind", [kind for kind, row in KINDS.items() if row.target == "node"])

@@ -32,6 +32,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Machine
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Job, Node
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.reservations import Reservation
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.suspects import End
 
 NOW = 1_800_000_000.0
 UUID = "4c4c4544-0042-3010-8058-c7c04f4a4e32"
@@ -172,8 +173,20 @@ ROWS: list[tuple[str, Case, str]] = [
     ("gone", case(job("RUNNING")), "looked again: the job is RUNNING"),
     ("gone", case(job("NODE_FAIL")), ""),
     ("gone", case(JobLook(absent=True)), "looked again: Slurm has forgotten the job"),
-    ("gone", case(job("PENDING", priority=0), kind="job_launch_held"), ""),
+    ("gone", case(job("PENDING", priority=0, state_reason="launch_failed_requeued_held"), kind="job_launch_held"), ""),
+    ("gone", case(job("PENDING", priority=0, state_reason="JobHeldUser"), kind="job_launch_held"), "looked again"),
     ("gone", case(job("PENDING", priority=5), kind="job_launch_held"), "looked again"),
+    ("gone", case(job("FAILED", "COMPLETING")), "looked again: the job is FAILED"),
+    ("gone", case(healthy(stuck_jobs=("7",)), kind="job_stuck_completing"), ""),
+    ("gone", case(healthy(stuck_jobs=()), kind="job_stuck_completing"), "looked again: no job"),
+    ("gone", case(healthy(), kind="job_stuck_completing"), "cannot be looked at"),
+    ("gone", case(healthy(failures=(End("7", "a", "FAILED", 1),)), kind="node_suspect"), ""),
+    ("gone", case(healthy(failures=()), kind="node_suspect"), "looked again: jobs of several users"),
+    (
+        "gone",
+        case(healthy(unknown={"jobs": "sacct is silent"}), kind="node_suspect"),
+        "cannot be looked at: sacct is silent",
+    ),
     ("gone", case(replace(job("PENDING"), left_overs={"n1": "2 files"}), kind="stale_spool"), ""),
     ("gone", case(replace(job("PENDING"), left_overs={}), kind="stale_spool"), "looked again: nothing of the job"),
     ("gone", case(job("PENDING"), kind="stale_spool"), "cannot be looked at"),
@@ -186,6 +199,11 @@ ROWS: list[tuple[str, Case, str]] = [
     ("gone", kubernetes_case(kubernetes_job(state=JobState.FAILING)), ""),
     ("gone", kubernetes_case(JobLook(absent=True)), "looked again: there is no such Job"),
     # identity
+    ("identity", case(job("FAILED", submit_time=100), target=Target("job", "7", "100")), ""),
+    ("identity", case(job("FAILED", submit_time=200), target=Target("job", "7", "100")), "job 7 was submitted again"),
+    ("identity", case(job("FAILED", submit_time=200), target=Target("job", "7", "100"), acted=True), ""),
+    ("identity", case(job("FAILED"), target=Target("job", "7", "100")), ""),
+    ("identity", case(job("FAILED", submit_time=200), target=Target("job", "7")), ""),
     ("identity", case(healthy(machine=None)), "node n1 is not a machine of the ledger"),
     ("identity", case(healthy(shell=ShellLook(True, True, "boot", "b" * 32))), "SSH reaches a machine with another"),
     ("identity", case(healthy(shell=ShellLook(True, True, "boot", "a" * 32))), ""),

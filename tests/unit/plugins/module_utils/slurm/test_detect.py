@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import BadInput
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.catalogue import JOB, KINDS, NODE
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import JobEnds, parse
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import detect
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import (
     Job,
@@ -102,6 +104,7 @@ JOBS = [
     # not over yet
     (job("FAILED", ["COMPLETING"]), job("RUNNING"), None, None),
     (job("PENDING", ["COMPLETING"]), job("RUNNING"), None, None),
+    (job("DEADLINE"), job("PENDING"), "job_failed", "report"),
     # what a person ended stays ended
     (job("CANCELLED"), job("RUNNING"), None, None),
     (job("COMPLETED"), job("RUNNING"), None, None),
@@ -122,7 +125,83 @@ def test_job_candidate(state, previous, kind, suggestion):
     assert (seen.kind if seen else None) == kind
     if seen:
         assert KINDS[seen.kind].target == JOB
-        assert detect.suggestion(seen, state) == suggestion
+        assert detect.suggestion(seen, state, JobEnds()) == suggestion
+
+
+ENDS = ("FAILED", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY", "TIMEOUT", "DEADLINE")
+
+
+@pytest.mark.parametrize("state", ENDS)
+@pytest.mark.parametrize(("wish", "suggestion"), [("requeue", None), ("report", "report")])
+def test_what_follows_each_end_is_a_setting(state, wish, suggestion):
+    ends = parse({"cluster": "lab", "scope": {"partitions": ["main"]}, "job_ends": {state: wish}}).job_ends
+    seen = detect.job_candidate(job(state), job("RUNNING"))
+    assert detect.suggestion(seen, job(state), ends) == suggestion
+    for other in set(ENDS) - {state}:
+        assert ends.of(other) == JobEnds().of(other)
+
+
+@pytest.mark.parametrize(
+    "ends", [{"CANCELLED": "requeue"}, {"COMPLETED": "requeue"}, {"TIMEOUT": "ignore"}, {"TIMEOUT": 1}]
+)
+def test_a_cancelled_job_cannot_be_asked_for(ends):
+    with pytest.raises(BadInput):
+        parse({"cluster": "lab", "scope": {"partitions": ["main"]}, "job_ends": ends})
+    assert JobEnds().of("CANCELLED") == JobEnds().of("COMPLETED") == JobEnds().of("of") == ""
+
+
+@pytest.mark.parametrize(("restarted", "kind"), [(True, "stale_spool"), (False, None)])
+def test_a_requeued_job_that_completed_may_have_hidden_a_failed_launch(restarted, kind):
+    seen = detect.job_candidate(job("COMPLETED"), job("RUNNING"), restarted)
+    assert (seen.kind if seen else None) == kind
+    assert detect.job_candidate(job("COMPLETED", ["COMPLETING"]), job("RUNNING"), restarted) is None
+
+
+STUCK = [
+    (job("COMPLETING", ["COMPLETING"], end_time=100, nodes=("n1", "n2")), ["n1", "n2"]),
+    (job("FAILED", ["COMPLETING"], end_time=100, nodes=("n1",)), ["n1"]),
+    (job("COMPLETING", ["COMPLETING"], end_time=101, nodes=("n1",)), []),
+    (job("COMPLETING", ["COMPLETING"], end_time=None, nodes=("n1",)), []),
+    (job("COMPLETING", ["COMPLETING"], end_time=5000, nodes=("n1",)), []),
+    (job("RUNNING", end_time=100, nodes=("n1",)), []),
+    (job("COMPLETING", ["COMPLETING"], end_time=100), []),
+]
+
+
+@pytest.mark.parametrize(("state", "nodes"), STUCK)
+def test_which_node_keeps_a_job_completing(state, nodes):
+    seen = detect.stuck_nodes(state, 1000.0, 899.0)
+    assert [(fault.kind, fault.name) for fault in seen] == [("job_stuck_completing", node) for node in nodes]
+    assert KINDS["job_stuck_completing"].target == NODE
+
+
+GRACES = [
+    ({"UnkillableStepTimeout": "60 sec", "KillWait": "30 sec"}, 0, 150),
+    ({"UnkillableStepTimeout": "60 sec", "KillWait": "30 sec", "Epilog": "(null)"}, 0, 150),
+    ({"UnkillableStepTimeout": "180 sec"}, 0, 240),
+    ({"UnkillableStepTimeout": "60 sec", "Epilog": "/etc/e.sh", "PrologEpilogTimeout": "65534"}, 0, 720),
+    ({"UnkillableStepTimeout": "60 sec", "Epilog[0]": "/etc/e.sh"}, 0, 720),
+    ({"UnkillableStepTimeout": "60 sec", "Epilog": "/etc/e.sh", "PrologEpilogTimeout": "40"}, 0, 160),
+    ({"UnkillableStepTimeout": "60 sec", "Epilog[0]": "/e", "EpilogTimeout": "50 sec", "PrologEpilogTimeout": "40"},
+     0, 170),
+    ({"UnkillableStepTimeout": "60 sec"}, 5.0, 5.0),
+    ({}, 5.0, 5.0),
+    ({}, 0, None),  # nobody knows
+    ({"UnkillableStepTimeout": "soon"}, 0, None),
+]
+
+
+@pytest.mark.parametrize(("config", "setting", "grace"), GRACES)
+def test_completing_grace(config, setting, grace):
+    assert detect.completing_grace(config, setting) == grace
+
+
+@pytest.mark.parametrize(
+    ("age", "interval"),
+    [("300 sec", 5.0), ("15 sec", 5.0), ("6 sec", 2.0), ("2 sec", 2 / 3), ("0 sec", 5.0), ("", 5.0)],
+)
+def test_jobs_are_looked_at_more_often_than_they_are_purged(age, interval):
+    assert detect.job_interval({"MinJobAge": age}, 5.0) == pytest.approx(interval)
 
 
 OPT_IN = '{"APS":{"auto_resume_mode":"requeue","max_requeue_times":3}}'

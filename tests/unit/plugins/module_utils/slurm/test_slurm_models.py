@@ -97,6 +97,7 @@ def test_job_rules(state: str, understood: bool, finished: bool, on_nodes: bool)
 @pytest.mark.parametrize(("found", "held"), [
     (job("PENDING", priority=0), True), (job("PENDING", priority=1, state_reason="JobHeldAdmin"), True),
     (job("PENDING", priority=1, state_reason="JobHeldUser"), True), (job("PENDING+REQUEUE_HOLD", priority=1), True),
+    (job("PENDING", priority=1, state_reason="launch_failed_requeued_held"), True),
     (job("PENDING", priority=1, state_reason="BeginTime"), False), (job("RUNNING", priority=0), False),
 ])
 def test_held(found: models.Job, held: bool) -> None:

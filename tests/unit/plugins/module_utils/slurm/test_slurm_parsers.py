@@ -112,6 +112,20 @@ def test_job_of_older_json() -> None:
     assert job.nodes == ("n01", "n02")
 
 
+@pytest.mark.parametrize(("description", "reason", "expected", "by_slurm"), [
+    ("launch failed requeued held", "JobHeldAdmin", "launch_failed_requeued_held", True),
+    ("launch failed requeued held", "JobHeldUser", "launch_failed_requeued_held", True),
+    ("job requeued in held state", "JobHeldUser", "job_requeued_in_held_state", False),
+    ("", "JobHeldUser", "JobHeldUser", False), ("", "None", None, False),
+])
+def test_who_holds_a_job_in_json(description: str, reason: str, expected: str, by_slurm: bool) -> None:
+    answer = json.loads(capture("squeue_json-24.11.5-cluster.json"))
+    answer["jobs"] = [each for each in answer["jobs"] if each["job_id"] == 27]
+    answer["jobs"][0].update(state_description=description, state_reason=reason)
+    (job,) = parse_json.parse_jobs(json.dumps(answer))
+    assert (job.state_reason, job.held, job.held_by_slurm) == (expected, True, by_slurm)
+
+
 def test_completing_job_has_not_finished() -> None:
     (job,) = parse_json.parse_jobs(capture("squeue_json-24.11-completing.json"))
     assert (job.state, job.flags, job.finished, job.exit_code) == ("COMPLETED", ("COMPLETING",), False, "0:9")

@@ -36,6 +36,7 @@ class Cluster:
     accounting_down: bool = False
     now: float = 1000000.0
     details_read: int = 0
+    conf: dict = dataclasses.field(default_factory=lambda: {"MinJobAge": "300 sec", "UnkillableStepTimeout": "60 sec"})
 
     def _answer(self, value):
         if self.down:
@@ -50,7 +51,16 @@ class Cluster:
         wanted = [job for job in jobs.values() if ids is None or str(job.id) in ids]
         return self._answer(
             [
-                JobState(job.id, job.state, job.flags, state_reason=job.state_reason, submit_time=job.submit_time)
+                JobState(
+                    job.id,
+                    job.state,
+                    job.flags,
+                    state_reason=job.state_reason,
+                    submit_time=job.submit_time,
+                    uid=job.uid,
+                    nodes=job.nodes,
+                    end_time=job.end_time,
+                )
                 for job in wanted
             ]
         )
@@ -58,6 +68,9 @@ class Cluster:
     async def jobs(self, ids, missing_ok=False):
         self.details_read += len(ids)
         return self._answer([job for job in {**self.ended, **self.queued}.values() if str(job.id) in ids])
+
+    async def config(self):
+        return self._answer(self.conf)
 
     async def accounting(self, since):
         if self.accounting_down:
@@ -190,3 +203,65 @@ def test_details_are_read_of_suspects_alone_and_once():
     for _turn in range(5):
         watching.look()
     assert cluster.details_read == 1
+
+
+def test_a_finished_job_is_seen_before_it_is_purged():
+    """slurmctld forgets ended jobs after six seconds: the jobs are looked at every two."""
+    cluster = Cluster(queued={1: job(1, "RUNNING")}, conf={"MinJobAge": "6 sec"})
+    watching = Watching(cluster)
+    watching.look(1)
+    ended_at = cluster.now
+    cluster.ended = {1: dataclasses.replace(cluster.queued.pop(1), state="FAILED")}
+    told = []
+    while not told and cluster.now < ended_at + 6:
+        told = watching.look(1)
+    assert told == [("job_failed", ["1"], "requeue_job")]
+    assert cluster.now - ended_at <= 3
+
+
+def test_an_event_names_the_submission_that_was_seen():
+    cluster = Cluster(ended={1: job(1, "FAILED", submit=77)}, accounted=[(1, "FAILED")])
+    watch = SlurmWatch(cluster, clock=lambda: cluster.now, steady=lambda: cluster.now)
+    [event] = asyncio.run(watch.look(SETTINGS))
+    assert event["fault"]["targets"] == [{"job": "1", "uid": "77"}]
+
+
+def test_the_node_that_keeps_a_job_completing_is_the_fault():
+    began = 1000000
+    cluster = Cluster(queued={1: job(1, "COMPLETING", None, flags=("COMPLETING",), nodes=("n7",), end_time=began)})
+    watching = Watching(cluster)
+    assert watching.look() == []
+    assert watching.look(120) == [("job_stuck_completing", ["n7"], "reboot_node")]
+    assert watching.look() == []
+    assert watching.look(60) == [("job_stuck_completing", ["n7"], "reboot_node")]
+    cluster.queued = {}
+    assert watching.look(60) == []
+
+
+def test_without_the_configuration_no_job_is_stuck():
+    cluster = Cluster(queued={1: job(1, "COMPLETING", flags=("COMPLETING",), nodes=("n7",), end_time=1)}, conf={})
+    assert Watching(cluster).look() == []
+
+
+def test_a_node_that_fails_the_jobs_of_several_users_is_suspect():
+    cluster = Cluster(queued={n: job(n, "RUNNING", None, uid=n % 3, nodes=("n7",)) for n in range(1, 6)})
+    watching = Watching(cluster)
+    watching.look()
+    for number in range(1, 6):
+        running = cluster.queued.pop(number)
+        cluster.ended[number] = dataclasses.replace(running, state="FAILED", end_time=int(cluster.now))
+        told = watching.look()
+        assert told == ([("node_suspect", ["n7"], "quarantine_node")] if number == 4 else []), number
+
+
+def test_a_requeued_job_whose_script_hides_its_failed_launch():
+    cluster = Cluster(queued={1: job(1, "PENDING", restart_count=1, submit=2), 2: job(2, "RUNNING")})
+    watching = Watching(cluster)
+    assert watching.look() == [("stale_spool", ["1"], "requeue_job")]
+    cluster.queued[1] = job(1, "RUNNING", restart_count=1, submit=2)
+    assert watching.look() == []
+    cluster.queued = {}
+    cluster.ended = {1: job(1, "COMPLETED", restart_count=1, submit=2), 2: job(2, "COMPLETED")}
+    read = cluster.details_read
+    assert watching.look() == [("stale_spool", ["1"], "requeue_job")]
+    assert cluster.details_read == read + 1  # of the job that was never requeued nothing is read

@@ -63,6 +63,7 @@ class Site:
         self.trouble: Optional[RecoveryError] = None
         self.machines: dict[str, Machine] = {}
         self.clock = time.time
+        self.conf = {"UnkillableStepTimeout": "60 sec"}
 
     def add(self, name: str, base: str = "IDLE", *flags: str, **fields: Any) -> Machine:
         """A node with all its names and a BMC."""
@@ -123,14 +124,30 @@ class Site:
         self._answers()
         wanted = None if nodes is None else set(nodes)
         return [
-            JobState(job.id, job.state, job.flags, state_reason=job.state_reason, nodes=job.nodes)
+            JobState(
+                job.id, job.state, job.flags, state_reason=job.state_reason, nodes=job.nodes, end_time=job.end_time
+            )
             for job in self.jobs_now.values()
             if wanted is None or wanted & set(job.nodes)
         ]
 
-    def accounting(self, ids: Any = None, since: Any = None, steps: bool = False) -> list[AccountingRecord]:
+    def config(self) -> dict[str, str]:
         self._answers()
-        return [run for run in self.runs if str(run.id) in {str(name) for name in ids}]
+        return self.conf
+
+    def accounting(
+        self, ids: Any = None, since: Any = None, steps: bool = False, nodes: Optional[Iterable[str]] = None
+    ) -> list[AccountingRecord]:
+        self._answers()
+        wanted = None if ids is None else {str(name) for name in ids}
+        places = None if nodes is None else set(nodes)
+        return [
+            run
+            for run in self.runs
+            if (wanted is None or str(run.id) in wanted)
+            and (places is None or places & set(run.nodes))
+            and (run.step is None or steps)
+        ]
 
     def requeue(self, job: Any) -> None:
         self.writes.append(("requeue", str(job)))

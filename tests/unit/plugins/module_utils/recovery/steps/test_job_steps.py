@@ -297,10 +297,17 @@ def test_a_completing_job_is_waited_for(site: Site) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "released"), [("JobHeldUser", False), ("JobHeldAdmin", False), ("launch_failed_requeued_held", True)]
+    ("reason", "released"),
+    [
+        ("JobHeldUser", False),
+        ("JobHeldAdmin", False),
+        ("job_requeued_in_held_state", False),
+        ("launch_failed_requeued_held", True),
+        ("launch failed requeued held", True),
+    ],
 )
 def test_only_a_hold_of_slurms_own_is_released(site: Site, reason: str, released: bool) -> None:
-    site.job(11, "PENDING", "REQUEUE_HOLD" if released else "STOPPED", priority=0, state_reason=reason)
+    site.job(11, "PENDING", "REQUEUE_HOLD", priority=0, state_reason=reason)
     outcome = site.act_one(at("requeue", fault_kind="job_launch_held"))
     assert outcome.status == "done"
     assert (("release", "11") in site.writes) is released

@@ -242,6 +242,35 @@ def test_a_drain_that_takes_too_long_ends(
     assert why in outcome.why
 
 
+@pytest.mark.parametrize(
+    ("plan", "base", "others", "status"),
+    [
+        ("reboot_over_ssh", "IDLE", [], "done"),
+        ("reboot_over_ssh", "IDLE", [("RUNNING", None)], "waiting"),
+        ("reboot_over_ssh", "IDLE", [("COMPLETING", 10)], "waiting"),  # it may yet end by itself
+        ("reboot_over_ssh", "MIXED", [], "waiting"),
+        ("clean_spool", "IDLE", [], "waiting"),  # no reboot would follow
+    ],
+)
+def test_a_job_that_does_not_end_is_not_waited_for(
+    site: Site, plan: str, base: str, others: list, status: str
+) -> None:
+    site.node("node1", base, "COMPLETING", "DRAIN", reason=REASON)
+    now = int(time.time())
+    site.job(1, "COMPLETING", "COMPLETING", nodes=("node1",), end_time=now - 1000)
+    for number, (state, ago) in enumerate(others, 2):
+        flags = ("COMPLETING",) if state == "COMPLETING" else ()
+        site.job(number, state, *flags, nodes=("node1",), end_time=now - ago if ago else None)
+    assert site.act_one(work_of("await_drained", site.machines["node1"], plan)).status == status
+
+
+def test_while_nobody_can_tell_which_jobs_are_stuck_the_drain_is_awaited(site: Site) -> None:
+    site.node("node1", "IDLE", "COMPLETING", "DRAIN", reason=REASON)
+    site.job(1, "COMPLETING", "COMPLETING", nodes=("node1",), end_time=1)
+    site.conf = {}
+    assert site.act_one(work_of("await_drained", site.machines["node1"], "reboot_over_ssh")).status == "waiting"
+
+
 # ---- reboot and await_boot -----------------------------------------------------------------------------------------
 
 
