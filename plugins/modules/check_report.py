@@ -39,6 +39,12 @@ options:
     description: Width of the table in characters.
     type: int
     default: 118
+  show:
+    description:
+      - Whether the table is shown, line by line and whatever the verbosity. Only where the task runs on the machine of
+        ansible-playbook (C(delegate_to=localhost)).
+    type: bool
+    default: false
 attributes:
   check_mode:
     description: Lays out the table, and writes neither file nor page.
@@ -59,11 +65,8 @@ EXAMPLES = r"""
   mission_control.job_recovery.check_report:
     checks: "{{ slurm.checks }}"
     accept: [slurm_min_job_age]
-  register: report
-
-- name: Show it
-  ansible.builtin.debug:
-    var: report.table
+    show: true
+  delegate_to: localhost
 """
 
 RETURN = r"""
@@ -87,8 +90,10 @@ counts:
   sample: {"failed": 0, "unknown": 0, "warning": 1, "passed": 17}
 """
 
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks.report import SPEC, run
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks.report import SPEC, run, run_and_tell
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.entry import run_module
+
+__all__ = ("SPEC", "main", "run", "run_and_tell")  # the action plugin `direct` takes them from here
 
 
 def main() -> None:

@@ -95,7 +95,7 @@ def run(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     heads = {name: looks[name] for name in params["heads"] if name in looks}
     mounts = [space.over(one.mounts, params["storage_path"]) for one in heads.values()]
     known = [mount.free_kb for mount in mounts if mount is not None]
-    checks = judge(looks, params["oldest_python"], params["max_clock_seconds"]) + _daemons(nodes)
+    checks = _heads(heads) + judge(looks, params["oldest_python"], params["max_clock_seconds"]) + _daemons(nodes)
     return {
         "changed": False,
         "checks": [check.as_dict() for check in checks],
@@ -176,6 +176,17 @@ def judge(looks: Mapping[str, Look], oldest_python: str, max_clock_seconds: int)
         required = required.replace("OLDEST", oldest_python)
         checks.append(Check(check_id, title, required, found, FAILED if bad else PASSED, advice if bad else ""))
     return [*checks, _clocks(reached, max_clock_seconds)]
+
+
+def _heads(heads: Mapping[str, Look]) -> list[Check]:
+    """Slurm, the BMCs and the database are asked from the head node: where it is lost, that goes before all else."""
+    if not heads:
+        return []
+    lost = {name: one.trouble for name, one in heads.items() if one.trouble}
+    found = _count(len(heads) - len(lost), len(heads), lost)
+    hint = "bring it up, or correct its ansible_host and keys: the rest cannot be told before" if lost else ""
+    title, required = "The head node answers", "it answers by SSH, and lets us work as root"
+    return [Check("head_reachable", title, required, found, FAILED if lost else PASSED, hint)]
 
 
 def _clocks(reached: Mapping[str, Look], limit: int) -> Check:

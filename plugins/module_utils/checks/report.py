@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import textwrap
-from typing import Any, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks.model import (
     FAILED,
@@ -27,6 +27,7 @@ SPEC: dict[str, Any] = {
         "html": {"type": "path"},
         "title": {"type": "str", "default": "Pre-flight"},
         "width": {"type": "int", "default": 118},
+        "show": {"type": "bool", "default": False},
     },
     "supports_check_mode": True,
 }
@@ -56,6 +57,14 @@ def run(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
         files[params["html"]] = page(params["title"], checks, counts)
     changed = [path for path, text in files.items() if _write(path, text, check_mode)]
     return {"changed": bool(changed), "table": table(checks, params["width"]), "unmet": unmet, "counts": counts}
+
+
+def run_and_tell(params: dict[str, Any], check_mode: bool, tell: Callable[[str], None]) -> dict[str, Any]:
+    """The same, inside ansible-playbook: the table is shown as it is, where that is wished."""
+    result = run(params, check_mode)
+    if params["show"]:
+        tell("\n".join(["", *result["table"], ""]))
+    return result
 
 
 def merge(checks: Sequence[Mapping[str, Any]], accept: Sequence[str]) -> list[dict[str, str]]:

@@ -95,6 +95,20 @@ def test_a_node_that_was_not_reached_fails_one_check_only(result):
 
 
 @pytest.mark.parametrize(
+    ("result", "status", "found"),
+    [
+        (told(), "passed", "1 of 1"),
+        ({"unreachable": True, "msg": "No route to host"}, "failed", "0 of 1; node1: no route to it"),
+        ({"failed": True, "stdout": "", "stderr": "sudo: a password is required"}, "failed", "0 of 1; node1: become"),
+    ],
+)
+def test_a_lost_head_node_is_told_before_all_else(result, status, found):
+    first = check([told(), result], heads=["node1"], compute=["node0"])["checks"][0]
+    assert (first["id"], first["status"]) == ("head_reachable", status)
+    assert first["found"].startswith(found)
+
+
+@pytest.mark.parametrize(
     ("said", "reason"),
     [
         ({"msg": "ssh: connect to host 10.0.0.7 port 22: No route to host"}, "no route to it"),

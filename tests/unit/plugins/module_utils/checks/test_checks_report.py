@@ -8,7 +8,10 @@ import json
 from html.parser import HTMLParser
 
 import pytest
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks.report import run
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks.report import (
+    run,
+    run_and_tell,
+)
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import BadInput, Unreadable
 
 
@@ -40,6 +43,14 @@ def test_what_the_site_accepts_is_a_warning_that_says_so():
 def test_a_misspelt_acceptance_is_an_error():
     with pytest.raises(BadInput, match="there is no check x"):
         report(made("a", "failed"), accept=["x"])
+
+
+@pytest.mark.parametrize("show", [False, True])
+def test_the_table_is_shown_as_lines_where_that_is_wished(show):
+    params = {"checks": [made("a", "failed"), made("b", "passed")], "accept": [], "dest": None, "width": 100}
+    shown = []
+    result = run_and_tell({**params, "title": "T", "show": show}, False, shown.append)
+    assert "\n".join(shown).strip().splitlines() == (result["table"] if show else [])
 
 
 @pytest.mark.parametrize("check", [{"id": "a"}, made("a", "fine")])

@@ -1,0 +1,53 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Pre-flight as it is run, where the head node cannot be reached: an executable in the place of `ssh` says so."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+
+PLAYBOOK = pathlib.Path(__file__).resolve().parents[3] / "playbooks/preflight.yml"
+ORDER = ("failed ", "unknown ", "warning ", "passed ")
+SSH = """#!/bin/sh
+case "$*" in *head1*) echo 'ssh: connect to host head1 port 22: No route to host' >&2; exit 255 ;; esac
+printf 'uid=0\\nboot_id=1b4e28ba-2fa1-11d2-883f-0016d3cca427\\nmachine_id=4b2d6a3c9f4f4bd0a3a1d0c2b3a4e5f6\\n'
+printf 'memory_kb=33554432\\nsockets=2\\ncores=32\\nthreads=64\\nslurm_name=node1\\npython=3.11\\n'
+"""
+
+
+def test_without_a_head_node_there_is_a_table_all_the_same(tmp_path: pathlib.Path) -> None:
+    ssh = tmp_path / "ssh"
+    ssh.write_text(SSH)
+    ssh.chmod(0o755)
+    report = tmp_path / "preflight.json"
+    variables = {
+        "ansible_user": "root", "ansible_ssh_executable": str(ssh), "ansible_ssh_retries": 0,
+        "job_recovery_cluster": "c", "job_recovery_partitions": ["batch"], "job_recovery_kubernetes": False,
+        "preflight_active_command": "is-active", "preflight_report": str(report), "preflight_page": "",
+    }
+    groups = {"controller": {"hosts": {"head1": {}}}, "compute": {"hosts": {"node1": {}}}}
+    (tmp_path / "hosts.json").write_text(json.dumps({"all": {"vars": variables, "children": groups}}))
+    ended = subprocess.run(
+        ["ansible-playbook", "-i", str(tmp_path / "hosts.json"), str(PLAYBOOK)],
+        env={**os.environ, "ANSIBLE_NOCOLOR": "1"}, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        timeout=240, check=False,
+    )
+    assert ended.returncode != 0, ended.stdout
+    checks = {check["id"]: check for check in json.loads(report.read_text())["checks"]}
+    assert checks["head_reachable"]["found"] == "0 of 1; head1: no route to it"
+    statuses = {name: check["status"] for name, check in checks.items()}
+    for name, status in (
+        ("head_reachable", "failed"), ("head_node_memory", "unknown"), ("slurm_reachable", "unknown"),
+        ("identity_names", "unknown"), ("database_login", "unknown"), ("active_head", "unknown"),
+        ("node_memory", "passed"), ("nodes_root", "passed"),
+    ):
+        assert statuses[name] == status, (name, checks[name])
+    # the table is shown as lines, the head node before all else
+    lines = [line for line in ended.stdout.splitlines() if line.startswith(tuple(ORDER))]
+    assert lines[0].startswith("failed   head_reachable "), ended.stdout
+    assert len(lines) == len(checks)
+    assert "requirements are not met: head_reachable" in ended.stdout
