@@ -39,6 +39,7 @@ Row = Mapping[str, Any]
 T = TypeVar("T")
 
 _DUPLICATE = 1062
+_ALREADY = (1050, 1060, 1061, 1091)  # table, column or index is there, or one to be dropped is not
 _LOCKED = (1205, 1213)  # lock wait timeout, deadlock: nothing was done, the whole transaction may run again
 _FORBIDDEN = (1044, 1045, 1142, 1143, 1227, 1370, 1698, 3159)  # 3159: without TLS
 _ABSENT = (1049, 1146, 1054)  # no database, no table, no column: not installed, or older than this collection
@@ -52,6 +53,10 @@ class Sql(str):
 
 class Duplicate(Conflict):
     """A row with this key is there already."""
+
+
+class Already(Conflict):
+    """The table, column or index is as the statement would make it."""
 
 
 class Locked(Conflict):
@@ -196,6 +201,8 @@ def translate(exc: BaseException, where: str) -> RecoveryError:
     code = exc.args[0] if exc.args and isinstance(exc.args[0], int) else 0
     if code == _DUPLICATE:
         return Duplicate("the ledger at %s has this row already" % where)
+    if code in _ALREADY:
+        return Already("the ledger at %s is changed so already (MySQL error %d)" % (where, code))
     if code in _LOCKED:
         return Locked("the ledger at %s: other sessions hold the rows" % where, "it is tried again")
     if code in _FORBIDDEN:

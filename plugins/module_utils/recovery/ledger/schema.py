@@ -17,6 +17,7 @@ from typing import Sequence
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Absent, Conflict
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.database import (
     NOW,
+    Already,
     Database,
 )
 
@@ -159,18 +160,18 @@ def version(database: Database) -> int:
         return 0
 
 
-def migrate(database: Database) -> list[int]:
-    """Apply what is missing; the numbers of the migrations that ran.
+def migrate(database: Database, migrations: Sequence[Sequence[str]] = MIGRATIONS) -> list[int]:
+    """Apply what is missing of `migrations`; the numbers of those that ran.
 
     Raises:
         Conflict: the ledger was made by a newer version of this collection.
     """
     have = version(database)
-    _not_newer(have)
+    _not_newer(have, len(migrations))
     database.write(_VERSIONS)
-    missing = list(range(have + 1, VERSION + 1))
+    missing = list(range(have + 1, len(migrations) + 1))
     for number in missing:
-        _apply(database, number, MIGRATIONS[number - 1])
+        _apply(database, number, migrations[number - 1])
     return missing
 
 
@@ -181,7 +182,7 @@ def require(database: Database) -> None:
         Absent: older. Conflict: newer.
     """
     have = version(database)
-    _not_newer(have)
+    _not_newer(have, VERSION)
     if have < VERSION:
         raise Absent(
             "the ledger's tables are of version %d, this collection needs %d" % (have, VERSION),
@@ -191,7 +192,10 @@ def require(database: Database) -> None:
 
 def _apply(database: Database, number: int, statements: Sequence[str]) -> None:
     for statement in statements:
-        database.write(statement + (_TABLE if statement.startswith("CREATE TABLE") else ""))
+        try:
+            database.write(statement + (_TABLE if statement.startswith("CREATE TABLE") else ""))
+        except Already:
+            pass  # a run before this one died after it
     database.write(
         "INSERT INTO schema_version (version, applied_at) VALUES (%s, " + NOW + ") "
         "ON DUPLICATE KEY UPDATE version = version",
@@ -199,9 +203,9 @@ def _apply(database: Database, number: int, statements: Sequence[str]) -> None:
     )
 
 
-def _not_newer(have: int) -> None:
-    if have > VERSION:
+def _not_newer(have: int, newest: int) -> None:
+    if have > newest:
         raise Conflict(
-            "the ledger's tables are of version %d, this collection knows up to %d" % (have, VERSION),
+            "the ledger's tables are of version %d, this collection knows up to %d" % (have, newest),
             "install the newer collection on this controller too",
         )
