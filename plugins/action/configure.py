@@ -31,7 +31,13 @@ from ansible_collections.mission_control.job_recovery.plugins.plugin_utils.confi
 
 _PREFIX = "mission_control.job_recovery."
 # Not asked for, but used by the tests where a site has set them.
-_USED = ("job_recovery_slurm_bin_dir", "job_recovery_ledger_port")
+_USED = (
+    "charts_ca_file",
+    "job_recovery_ledger_port",
+    "job_recovery_loki_address",
+    "job_recovery_loki_tenant",
+    "job_recovery_slurm_bin_dir",
+)
 _KUBECONFIG = "job_recovery_kubernetes_admin_kubeconfig"
 
 

@@ -14,8 +14,8 @@ description:
     that will be pulled, and reads nothing but their manifests.
   - A wrong password, missing permission, a missing image, a registry that is not reached and one that is not trusted
     are told apart in RV(results[].answer).
-  - The ids are V(registry_credentials) (the form of users and passwords), V(registry_access), V(registry_images) and
-    V(registry_charts). A check is left out where there is nothing to ask.
+  - The ids are V(registry_credentials) (the form of users and passwords), V(registry_access), V(chart_repositories),
+    V(registry_images) and V(registry_charts). A check is left out where there is nothing to ask.
   - What is asked is asked from where the module runs. Kubelets pull from the nodes, with their own authorities, proxies
     and routes.
   - Fails only on wrong use, never because of what it finds.
@@ -48,6 +48,30 @@ options:
         description: Whether it does not speak TLS. User and password are then sent in clear.
         type: bool
         default: false
+  repositories:
+    description:
+      - Chart repositories over HTTP. Each is asked for its index. Those that only charts name are asked without
+        credentials.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      url:
+        description: Its address, C(https://HOST/PATH).
+        type: str
+        required: true
+      username:
+        description: The user. Empty means C($oauthtoken), literally, where the repository is NVIDIA's.
+        type: str
+        default: ''
+      password:
+        description: The password, or the key (C(nvapi-...)). It is not sent without TLS, this machine apart.
+        type: str
+        default: ''
+      ca_file:
+        description: Certificate authorities to trust besides the system's, a path where the module runs.
+        type: path
+        default: ''
   images:
     description: Images as they stand in pods, with tag or digest.
     type: list
@@ -59,15 +83,19 @@ options:
     elements: str
     default: []
   charts:
-    description: Helm charts in OCI registries.
+    description: Helm charts in OCI registries and chart repositories.
     type: list
     elements: dict
     default: []
     suboptions:
       chart:
-        description: Its address, C(oci://REGISTRY/REPOSITORY).
+        description: Its address, C(oci://REGISTRY/REPOSITORY), or its name in O(charts[].repository).
         type: str
         required: true
+      repository:
+        description: The address of its chart repository, C(https://HOST/PATH).
+        type: str
+        default: ''
       version:
         description: Exactly one version. Empty means that there must be any.
         type: str

@@ -11,8 +11,11 @@ questions after it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Callable, Mapping
+from typing import Any, Callable, Mapping, Optional, Sequence
 
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks import loki as loki_check
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks import registry as registry_check
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.configure import found
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.configure.questions import View
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError
@@ -112,9 +115,69 @@ def database(view: View, site: Site) -> Outcome:
     return Outcome(UNKNOWN if told["status"] == found.UNKNOWN else FAILED, message)
 
 
+def registry(view: View, site: Site) -> Outcome:
+    """The chart repository, or its registry, answers and accepts the account. Asked from this machine, as helm will."""
+    address = view.answers.get("job_recovery_chart_repository", "")
+    if not address:
+        return Outcome(PASSED)
+    password = view.answers.get("job_recovery_registry_password", "")
+    account = {"username": view.answers.get("job_recovery_registry_user", "") if password else "", "password": password}
+    place, kind = {"registry": address[len(_OCI) :].split("/")[0]}, "registries"
+    if not address.startswith(_OCI):
+        place, kind = {"url": address}, "repositories"
+    asked = {kind: [{**place, **account, "ca_file": view.answers.get("charts_ca_file", "")}]}
+    asked.update(request_timeout=site.timeout, deadline=2 * site.timeout)
+    result, trouble = _checked(registry_check, asked)
+    if trouble is None and result["results"][0]["answer"] == "untrusted":  # no answer of this dialogue mends that
+        return Outcome(UNKNOWN, "%s; set charts_ca_file" % result["results"][0]["why"])
+    return trouble or _judged(result["checks"], "%s answers, and accepts the account" % address)
+
+
+def loki(view: View, site: Site) -> Outcome:
+    """Loki's API answers through its Ingress to the account; whether also to strangers is told."""
+    url = view.answers.get("job_recovery_loki_url", "")
+    if not url:
+        return Outcome(PASSED)
+    names = ("address", "user", "password", "tenant")
+    asked = {name: view.answers.get("job_recovery_loki_" + name, "") for name in names}
+    asked.update(url=url, ca_file=view.answers.get("job_recovery_loki_ca") or None, timeout=float(site.timeout))
+    result, trouble = _checked(loki_check, asked)
+    return trouble or _judged(result["checks"], "%s answers to the account" % url)
+
+
+_OCI = "oci://"
+# What is wrong with the cluster and not with an answer: it is told, and asking again would not help.
+_OF_THE_CLUSTER = ("loki_closed",)
+
+
+def _checked(module: Any, asked: Mapping[str, Any]) -> tuple[dict[str, Any], Optional[Outcome]]:
+    """The result of a check module, run in this process; or how it cannot be asked so."""
+    validated = ArgumentSpecValidator(module.SPEC["argument_spec"]).validate(asked)
+    try:
+        return module.run(validated.validated_parameters, False), None
+    except RecoveryError as exc:
+        return {}, Outcome(FAILED, str(exc))
+
+
+def _judged(checks: Sequence[Mapping[str, str]], good: str) -> Outcome:
+    """What checks tell of the answers."""
+    told = {
+        status: ["%s: %s" % (check["title"], check["found"]) for check in checks
+                 if check["status"] == status and check["id"] not in _OF_THE_CLUSTER]
+        for status in (FAILED, UNKNOWN)
+    }
+    for status, words in told.items():
+        if words:
+            return Outcome(status, "; ".join(words))
+    notes = ["%s: %s" % (check["title"], check["found"]) for check in checks if check["status"] != PASSED]
+    return Outcome(PASSED, "; ".join([good, *notes]))
+
+
 TESTS: Mapping[str, Callable[[View, Site], Outcome]] = {
     "slurm": slurm,
     "kubernetes": kubernetes,
     "namespaces": namespaces,
     "database": database,
+    "registry": registry,
+    "loki": loki,
 }

@@ -175,6 +175,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(told.body)))
         self.end_headers()
-        self.wfile.write(told.body)
+        if self.command != "HEAD":
+            self.wfile.write(told.body)
 
-    do_GET = do_POST = do_PUT = do_DELETE = _handle  # noqa: N815 - http.server's names
+    do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = _handle  # noqa: N815 - http.server's names

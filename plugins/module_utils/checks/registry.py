@@ -3,16 +3,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The module `registry_check`: can the images and charts that will be pulled be had, with the credentials at hand.
 
-Every registry, image and chart is one question, asked side by side; the answers of a kind make one check, which names
-what is not as it should be. A registry that does not accept its credentials is not asked for its images: that would be
-the same answer again, and for some registries one failed login too many.
+Every registry, chart repository, image and chart is one question, asked side by side; the answers of a kind make one
+check, which names what is not as it should be. A registry that does not accept its credentials is not asked for its
+images: that would be the same answer again, and for some registries one failed login too many.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import Any, Callable, Mapping, Optional, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks.model import (
     FAILED,
@@ -48,6 +48,12 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.regis
     parse_image,
     parse_place,
 )
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.registry.repository import (
+    ChartOf,
+    RepositoryClient,
+    parse_chart_of,
+    parse_repository,
+)
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.registry.together import ask_all
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.registry.transport import (
     Transport,
@@ -68,6 +74,17 @@ SPEC: dict[str, Any] = {
                 "plain_http": {"type": "bool", "default": False},
             },
         },
+        "repositories": {
+            "type": "list",
+            "elements": "dict",
+            "default": [],
+            "options": {
+                "url": {"type": "str", "required": True},
+                "username": {"type": "str", "default": ""},
+                "password": {"type": "str", "default": "", "no_log": True},
+                "ca_file": {"type": "path", "default": ""},
+            },
+        },
         "images": {"type": "list", "elements": "str", "default": []},
         "platforms": {"type": "list", "elements": "str", "default": []},
         "charts": {
@@ -76,6 +93,7 @@ SPEC: dict[str, Any] = {
             "default": [],
             "options": {
                 "chart": {"type": "str", "required": True},
+                "repository": {"type": "str", "default": ""},
                 "version": {"type": "str", "default": ""},
                 "digest": {"type": "str", "default": ""},
             },
@@ -86,7 +104,7 @@ SPEC: dict[str, Any] = {
     "supports_check_mode": True,
 }
 
-REGISTRY, IMAGE, CHART = "registry", "image", "chart"
+REGISTRY, REPOSITORY, IMAGE, CHART = "registry", "repository", "image", "chart"
 
 # What became of one question; the word that a result bears.
 PRESENT = "present"
@@ -117,7 +135,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class Site:
-    """One registry as the site gives it."""
+    """One registry or chart repository as the site gives it; `place` of a repository is its address."""
 
     place: str
     login: Optional[Login]
@@ -125,9 +143,19 @@ class Site:
     plain_http: bool = False
 
     @property
+    def is_repository(self) -> bool:
+        """Whether it is a chart repository over HTTP."""
+        return "://" in self.place
+
+    @property
+    def name(self) -> str:
+        """Host and path."""
+        return self.place.partition("://")[2] or self.place
+
+    @property
     def host(self) -> str:
         """Its host, without the part that the credentials are for."""
-        return self.place.partition("/")[0]
+        return self.name.partition("/")[0]
 
 
 @dataclass(frozen=True)
@@ -135,7 +163,7 @@ class Outcome:
     """The answer to one question.
 
     Attributes:
-        kind: `registry`, `image` or `chart`.
+        kind: `registry`, `repository`, `image` or `chart`.
         name: what was asked for.
         answer: one word for programs: `accepted`, `present`, or what is wrong.
         status: of the check that it belongs to.
@@ -170,14 +198,17 @@ def run(params: dict[str, Any], _check_mode: bool) -> dict[str, Any]:
     Raises:
         BadInput: a registry, an image or a chart that cannot be one, or one registry twice.
     """
-    sites = _sites(params["registries"])
+    registries = _sites(params["registries"], _registry_place)
+    repositories = _sites(params["repositories"], lambda one: parse_repository(one["url"]))
+    sites = registries + repositories
     images = [parse_image(text) for text in dict.fromkeys(params["images"])]
-    charts = [parse_chart(one["chart"], one["version"], one["digest"]) for one in params["charts"]]
+    charts = [_chart(one) for one in params["charts"]]
     until = time.monotonic() + params["deadline"]
     inquiry = Inquiry(sites, params["platforms"], params["request_timeout"])
     try:
         forms = [_form(site, time.time()) for site in sites]
-        logins = _asked(sites, inquiry.registry, REGISTRY, until)
+        logins = _asked(registries, inquiry.registry, REGISTRY, until)
+        logins += _asked(repositories, inquiry.repository, REPOSITORY, until)
         closed = {
             place: outcome
             for place, outcome in zip((site.place for site in sites), logins)
@@ -189,7 +220,7 @@ def run(params: dict[str, Any], _check_mode: bool) -> dict[str, Any]:
         inquiry.close()
     results = logins + pulled
     checks = [_credentials_check(sites, forms)] if any(site.login for site in sites) else []
-    checks += [_check(kind, [one for one in results if one.kind == kind]) for kind in (REGISTRY, IMAGE, CHART)]
+    checks += [_check(kind, [one for one in results if one.kind == kind]) for kind in _TITLES]
     return {
         "changed": False,
         "checks": [check.as_dict() for check in checks if check is not None],
@@ -197,15 +228,26 @@ def run(params: dict[str, Any], _check_mode: bool) -> dict[str, Any]:
     }
 
 
-def _sites(given: Sequence[Mapping[str, Any]]) -> list[Site]:
+def _registry_place(given: Mapping[str, Any]) -> str:
+    place = parse_place(given["registry"])
+    if "*" in place:
+        raise BadInput("registry_check: %s is many registries" % place, "name the one that is pulled from")
+    return place
+
+
+def _chart(given: Mapping[str, Any]) -> Union[Reference, ChartOf]:
+    if given["repository"]:
+        return parse_chart_of(given["repository"], given["chart"], given["version"], given["digest"])
+    return parse_chart(given["chart"], given["version"], given["digest"])
+
+
+def _sites(given: Sequence[Mapping[str, Any]], place_of: Callable[[Mapping[str, Any]], str]) -> list[Site]:
     sites = []
     for one in given:
-        place = parse_place(one["registry"])
-        if "*" in place:
-            raise BadInput("registry_check: %s is many registries" % place, "name the one that is pulled from")
-        username = one["username"] or (NVIDIA_USER if one["password"] and is_nvidia(place) else "")
+        site = Site(place_of(one), None, one["ca_file"], one.get("plain_http", False))
+        username = one["username"] or (NVIDIA_USER if one["password"] and is_nvidia(site.name) else "")
         login = Login(username, one["password"]) if username or one["password"] else None
-        sites.append(Site(place, login, one["ca_file"], one["plain_http"]))
+        sites.append(replace(site, login=login))
     places = [site.place for site in sites]
     doubled = sorted({place for place in places if places.count(place) > 1})
     if doubled:
@@ -235,6 +277,7 @@ class Inquiry:
         self._sites = sorted(sites, key=lambda site: len(site.place), reverse=True)  # the closest comes first
         self._platforms = platforms
         self._timeout = timeout
+        self._indexes: dict[str, Mapping[str, Any]] = {}  # of the repositories that answered
         self._transports = {ca_file: Transport(ca_file) for ca_file in {"", *(site.ca_file for site in sites)}}
 
     def close(self) -> None:
@@ -244,11 +287,8 @@ class Inquiry:
 
     def registry(self, site: Site) -> Outcome:
         """Does it answer, and accept the credentials?"""
-        faults = [] if site.login is None else faults_of(site.place, site.login, time.time())
-        certain = [fault.text for fault in faults if fault.certain]
-        if certain:
-            why = "%s: not asked, the credentials cannot be right" % site.place
-            return _failed(REGISTRY, site.place, BadCredentials(why))
+        if _hopeless(site):
+            return _failed(REGISTRY, site.place, _not_tried(site))
         try:
             self._client(site, site.host).log_in()
         except RecoveryError as exc:
@@ -258,30 +298,70 @@ class Inquiry:
             return _failed(REGISTRY, site.place, exc)
         return Outcome(REGISTRY, site.place, ACCEPTED, PASSED)
 
+    def repository(self, site: Site) -> Outcome:
+        """Does it answer with its index, and accept the credentials?"""
+        if _hopeless(site):
+            return _failed(REPOSITORY, site.place, _not_tried(site))
+        try:
+            self._indexes[site.place] = self._of(site).index()
+        except RecoveryError as exc:
+            return _failed(REPOSITORY, site.place, exc)
+        return Outcome(REPOSITORY, site.place, ACCEPTED, PASSED)
+
     def image(self, reference: Reference) -> Outcome:
         """Can it be pulled?"""
         return self._pull(IMAGE, reference, lambda client: look.image(client, reference, self._platforms))
 
-    def chart(self, reference: Reference) -> Outcome:
+    def chart(self, wanted: Union[Reference, ChartOf]) -> Outcome:
         """Can it be pulled?"""
-        return self._pull(CHART, reference, lambda client: look.chart(client, reference))
+        if isinstance(wanted, ChartOf):
+            return self._pull_from_repository(wanted)
+        return self._pull(CHART, wanted, lambda client: look.chart(client, wanted))
 
     def _pull(self, kind: str, reference: Reference, ask: Callable[[RegistryClient], look.Seen]) -> Outcome:
         name = "%s/%s" % (reference.registry, reference.repository)
-        site = next((one for one in self._sites if covers(one.place, name)), Site(reference.registry, None))
+        sites = (one for one in self._sites if not one.is_repository and covers(one.place, name))
+        site = next(sites, Site(reference.registry, None))
+        return self._answered(kind, reference, site, lambda: ask(self._client(site, reference.registry)))
+
+    def _pull_from_repository(self, wanted: ChartOf) -> Outcome:
+        sites = (one for one in self._sites if one.place == wanted.repository)
+        site = next(sites, Site(wanted.repository, None))
+
+        def ask() -> look.Seen:
+            client = self._of(site)
+            entries = self._indexes.get(site.place)
+            return client.chart(wanted, client.index() if entries is None else entries)
+
+        return self._answered(CHART, wanted, site, ask)
+
+    def _answered(self, kind: str, wanted: object, site: Site, ask: Callable[[], look.Seen]) -> Outcome:
         shut = self.closed.get(site.place)
         if shut is not None:
             why = "not asked for, its registry is not open to us (%s)" % shut.answer
-            return Outcome(kind, str(reference), shut.answer, shut.status, why, shut.hint)
+            return Outcome(kind, str(wanted), shut.answer, shut.status, why, shut.hint)
         try:
-            seen = ask(self._client(site, reference.registry))
+            seen = ask()
         except RecoveryError as exc:
-            return _failed(kind, str(reference), exc)
-        return Outcome(kind, str(reference), PRESENT, PASSED, digest=seen.digest)
+            return _failed(kind, str(wanted), exc)
+        return Outcome(kind, str(wanted), PRESENT, PASSED, digest=seen.digest)
+
+    def _of(self, site: Site) -> RepositoryClient:
+        return RepositoryClient(site.place, site.login, self._transports[site.ca_file], self._timeout)
 
     def _client(self, site: Site, registry: str) -> RegistryClient:
         transport = self._transports[site.ca_file]
         return RegistryClient(registry, site.login, transport, self._timeout, site.plain_http)
+
+
+def _hopeless(site: Site) -> bool:
+    """Whether the credentials cannot be right by their form: they are not tried."""
+    faults = [] if site.login is None else faults_of(site.name, site.login, time.time())
+    return any(fault.certain for fault in faults)
+
+
+def _not_tried(site: Site) -> BadCredentials:
+    return BadCredentials("%s: not asked, the credentials cannot be right" % site.place)
 
 
 def _failed(kind: str, name: str, exc: RecoveryError) -> Outcome:
@@ -291,7 +371,7 @@ def _failed(kind: str, name: str, exc: RecoveryError) -> Outcome:
 
 def _form(site: Site, now: float) -> tuple[str, str]:
     """Status and words of the form of one registry's credentials."""
-    faults = [] if site.login is None else faults_of(site.place, site.login, now)
+    faults = [] if site.login is None else faults_of(site.name, site.login, now)
     if not faults:
         return PASSED, ""
     status = FAILED if any(fault.certain for fault in faults) else WARNING
@@ -314,6 +394,11 @@ def _credentials_check(sites: Sequence[Site], forms: Sequence[tuple[str, str]]) 
 
 _TITLES = {
     REGISTRY: ("registry_access", "Registries", "every registry answers and accepts its credentials"),
+    REPOSITORY: (
+        "chart_repositories",
+        "Chart repositories",
+        "every repository answers with its index and accepts its credentials",
+    ),
     IMAGE: ("registry_images", "Images", "every image can be pulled"),
     CHART: ("registry_charts", "Charts", "every chart can be pulled"),
 }

@@ -240,6 +240,14 @@ QUESTIONS: tuple[Question, ...] = (
         pattern=r"((oci|https?)://[^\s/@?#]+(/[^\s@?#]*)?)?",
     ),
     Question(
+        "job_recovery_registry_user",
+        "registry",
+        "Its account (NVCR: $oauthtoken, literally)",
+        needed=lambda view: bool(view.answers.get("job_recovery_chart_repository")),
+        default=lambda _view: "$oauthtoken",
+        pattern=r"[^\x00-\x1f:]+",
+    ),
+    Question(
         "job_recovery_registry_password",
         "registry",
         "Its token (NVCR: nvapi-...; empty: none)",
@@ -254,6 +262,13 @@ QUESTIONS: tuple[Question, ...] = (
         "Loki's address behind its Ingress, https://HOST (empty: none)",
         default=lambda _view: "",
         pattern=r"(https?://[^\s/@?#]+(/[^\s@?#]*)?)?",
+    ),
+    Question(
+        "job_recovery_loki_ca",
+        "loki",
+        "A file with the authority of its certificate, on this machine (empty: the system's)",
+        needed=lambda view: view.answers.get("job_recovery_loki_url", "").startswith("https:"),
+        default=lambda _view: "",
     ),
     Question(
         "job_recovery_loki_user",

@@ -9,6 +9,9 @@ import json
 import os
 import pathlib
 import subprocess
+from typing import Any
+
+from ansible_collections.mission_control.job_recovery.tests.stand_ins.charts import ChartRepository
 
 PLAYBOOK = pathlib.Path(__file__).resolve().parents[3] / "playbooks/preflight.yml"
 ORDER = ("failed ", "unknown ", "warning ", "passed ")
@@ -29,13 +32,10 @@ def test_without_a_head_node_there_is_a_table_all_the_same(tmp_path: pathlib.Pat
         "job_recovery_cluster": "c", "job_recovery_partitions": ["batch"], "job_recovery_kubernetes": False,
         "preflight_active_command": "is-active", "preflight_report": str(report), "preflight_page": "",
     }
-    groups = {"controller": {"hosts": {"head1": {}}}, "compute": {"hosts": {"node1": {}}}}
-    (tmp_path / "hosts.json").write_text(json.dumps({"all": {"vars": variables, "children": groups}}))
-    ended = subprocess.run(
-        ["ansible-playbook", "-i", str(tmp_path / "hosts.json"), str(PLAYBOOK)],
-        env={**os.environ, "ANSIBLE_NOCOLOR": "1"}, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-        timeout=240, check=False,
-    )
+    with ChartRepository() as charts:
+        charts.ingress = ("$oauthtoken", "nvapi-secret")
+        told = {"job_recovery_chart_repository": charts.address + "/", "job_recovery_registry_password": "nvapi-secret"}
+        ended = preflight(tmp_path, {**variables, **told})
     assert ended.returncode != 0, ended.stdout
     checks = {check["id"]: check for check in json.loads(report.read_text())["checks"]}
     assert checks["head_reachable"]["found"] == "0 of 1; head1: no route to it"
@@ -43,7 +43,7 @@ def test_without_a_head_node_there_is_a_table_all_the_same(tmp_path: pathlib.Pat
     for name, status in (
         ("head_reachable", "failed"), ("head_node_memory", "unknown"), ("slurm_reachable", "unknown"),
         ("identity_names", "unknown"), ("database_login", "unknown"), ("active_head", "unknown"),
-        ("node_memory", "passed"), ("nodes_root", "passed"),
+        ("node_memory", "passed"), ("nodes_root", "passed"), ("chart_repositories", "passed"),
     ):
         assert statuses[name] == status, (name, checks[name])
     # the table is shown as lines, the head node before all else
@@ -51,3 +51,14 @@ def test_without_a_head_node_there_is_a_table_all_the_same(tmp_path: pathlib.Pat
     assert lines[0].startswith("failed   head_reachable "), ended.stdout
     assert len(lines) == len(checks)
     assert "requirements are not met: head_reachable" in ended.stdout
+    assert "nvapi-secret" not in ended.stdout + ended.stderr
+
+
+def preflight(tmp_path: pathlib.Path, variables: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+    groups = {"controller": {"hosts": {"head1": {}}}, "compute": {"hosts": {"node1": {}}}}
+    (tmp_path / "hosts.json").write_text(json.dumps({"all": {"vars": variables, "children": groups}}))
+    return subprocess.run(
+        ["ansible-playbook", "-vvv", "-i", str(tmp_path / "hosts.json"), str(PLAYBOOK)],
+        env={**os.environ, "ANSIBLE_NOCOLOR": "1", "no_proxy": "*"}, stdin=subprocess.DEVNULL, capture_output=True,
+        text=True, timeout=240, check=False,
+    )

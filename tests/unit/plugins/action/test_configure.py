@@ -21,6 +21,8 @@ from typing import Any, Iterator
 
 import pytest
 from ansible.parsing.vault import VaultLib, VaultSecret
+from ansible_collections.mission_control.job_recovery.tests.stand_ins.charts import ChartRepository
+from ansible_collections.mission_control.job_recovery.tests.stand_ins.loki import LokiStandIn
 from ansible_collections.mission_control.job_recovery.tests.unit.plugins.module_utils.kubernetes.api_server import (
     ApiServer,
 )
@@ -99,7 +101,8 @@ class Run:
     @property
     def environment(self) -> dict[str, str]:
         return {**os.environ, "PATH": "%s:%s" % (self.folder / "bin", os.environ["PATH"]), "HOME": str(self.folder),
-                "KUBECONFIG": self.kubeconfig, "ANSIBLE_NOCOLOR": "1"}
+                "KUBECONFIG": self.kubeconfig, "ANSIBLE_NOCOLOR": "1",
+                "no_proxy": "*"}
 
     def unattended(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(self.command(*arguments), env=self.environment, stdin=subprocess.DEVNULL,
@@ -203,7 +206,24 @@ def test_a_wrong_password_is_an_error_and_nothing_is_written(run: Run) -> None:
     assert not run.all.exists()
 
 
-def test_with_a_terminal_it_asks_offers_tests_and_asks_again(run: Run) -> None:
+@pytest.fixture
+def charts() -> Iterator[ChartRepository]:
+    with ChartRepository() as served:
+        served.ingress = ("robot", "nvapi-abc")
+        yield served
+
+
+@pytest.fixture
+def loki() -> Iterator[LokiStandIn]:
+    with LokiStandIn() as served:
+        served.ingress = ("reader", "loki-secret")
+        served.put({"job": "x"}, "a line")
+        yield served
+
+
+def test_with_a_terminal_it_asks_offers_tests_and_asks_again(
+    run: Run, charts: ChartRepository, loki: LokiStandIn
+) -> None:
     given = {"ledger_admin_unix_socket": run.socket, "job_recovery_slurm_conf": str(run.beta)}
     told = run.attended(
         [
@@ -226,17 +246,29 @@ def test_with_a_terminal_it_asks_offers_tests_and_asks_again(run: Run) -> None:
             ("A new password for Ansible Vault", "typed"),
             ("The same again", "typed"),
             ("Account on the BMCs", ""),
-            ("Chart repository", "oci://nvcr.io/nvidia"),
+            ("Chart repository", charts.address),
+            ("Its account", "robot"),
+            ("Its token", "nvapi-wrong"),
+            ("Chart repository", charts.address),
+            ("Its account", "robot"),
             ("Its token", "nvapi-abc"),
-            ("Loki's address", ""),
+            ("Loki's address", loki.url),
+            ("The account that the Ingress wants", "reader"),
+            ("Its password", "loki-wrong"),
+            ("Loki's address", loki.url),
+            ("The account that the Ingress wants", "reader"),
+            ("Its password", "loki-secret"),
         ],
         "-e", run.variables(given),
     )
+    assert "%s answers, and accepts the account" % charts.address in told
+    assert "credentials are not accepted" in told
+    assert "%s answers to the account" % loki.url in told
     assert "there is no 'alpha-batch'; there are: beta-batch" in told
     assert "This does not work: database server" in told
     assert "Access denied" in told
     assert "Kubernetes v1.36.0 answers, 1 nodes" in told
-    for secret in ("wrong-one", PASSWORD, "nvapi-abc", "typed"):
+    for secret in ("wrong-one", PASSWORD, "nvapi-abc", "nvapi-wrong", "loki-secret", "loki-wrong", "typed"):
         assert secret not in told
     settings = (run.all / "job_recovery.yml").read_text()
     assert 'job_recovery_kubernetes_context: "two"' in settings

@@ -119,7 +119,7 @@ def test_an_upgrade_that_died_after_any_statement_is_gone_on_with(session: datab
     kept(session, before)
     assert session.value("SELECT COUNT(*) FROM incidents WHERE later = 'old'") == ROWS
     assert schema.migrate(session, AFTERWARDS) == []
-    with pytest.raises(Conflict, match="version %d, this collection knows up to %d" % (len(AFTERWARDS), schema.VERSION)):
+    with pytest.raises(Conflict, match="this collection knows up to %d" % schema.VERSION):
         schema.migrate(session)  # the older collection on another head node
 
 

@@ -23,7 +23,7 @@ def run(**given):
     spec = registry_check.SPEC["argument_spec"]
     params = {name: option.get("default") for name, option in spec.items()}
     params.update(given)
-    for name in ("registries", "charts"):
+    for name in ("registries", "repositories", "charts"):
         options = spec[name]["options"]
         defaults = {key: option.get("default") for key, option in options.items()}
         params[name] = [{**defaults, **one} for one in params[name]]
