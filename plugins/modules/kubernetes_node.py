@@ -129,7 +129,7 @@ results:
 """
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.entry import run_module
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.nodes import SPEC, run
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.node_module import SPEC, run
 
 
 def main() -> None:

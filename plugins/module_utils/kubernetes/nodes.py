@@ -1,7 +1,7 @@
 # Copyright: mission_control.job_recovery contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Nodes taken out of service and given back: cordon, drain, fence, uncordon.
+"""Nodes taken out of service and given back: cordon, fence, uncordon.
 
 A cordon is ours when the node bears our annotation and the server says that our write was the last one to cordon it.
 Everything else is somebody's, and is left alone. Each write is made against the version that was just read, so whatever
@@ -11,9 +11,7 @@ slips in between makes it fail and be planned again.
 from __future__ import annotations
 
 import json
-import re
-import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from enum import Enum
 from typing import Any, Callable, Mapping, Optional, Sequence
@@ -27,7 +25,6 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.error
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.client import (
     FIELD_MANAGER,
     KubernetesClient,
-    Throttled,
     path_of,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.models import (
@@ -43,38 +40,15 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.kuber
     DONE,
     FAILED,
     REFUSED,
-    WAITING,
     Result,
-    module_result,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.reading import epoch, printable
 
 TAINT_VALUE = "job-recovery"
 _WRITE_ATTEMPTS = 5
-_PAUSE = 1.0
-_NAMED_PODS = 5
-_BUDGET = re.compile(r"disruption budget ([a-z0-9.-]{1,253})")
 
 # Called right before each write; raises when this run may not write any more.
 Guard = Callable[[], Any]
-
-SPEC: dict[str, Any] = {
-    "argument_spec": {
-        "names": {"type": "list", "elements": "str", "required": True},
-        "state": {"type": "str", "required": True, "choices": ["cordoned", "drained", "fenced", "uncordoned"]},
-        "incident": {"type": "str", "default": ""},
-        "timeout": {"type": "int", "default": 60},
-        "unmanaged_pods": {"type": "str", "default": "refuse", "choices": ["refuse", "evict"]},
-        "local_data": {"type": "str", "default": "evict", "choices": ["refuse", "evict"]},
-        "power_off_proved": {"type": "bool", "default": False},
-        "tolerate": {"type": "bool", "default": False},
-        "kubeconfig": {"type": "str", "default": ""},
-        "context": {"type": "str", "default": ""},
-        "request_timeout": {"type": "int", "default": 10},
-    },
-    "supports_check_mode": True,
-}
-
 
 @dataclass(frozen=True)
 class Hold:
@@ -115,59 +89,6 @@ class Plan:
     why: str = ""
     patch: Optional[dict[str, Any]] = None
     after: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Left:
-    """A pod that keeps a node from being drained.
-
-    Attributes:
-        pod: `namespace/name`.
-        why: for people.
-        budget: the disruption budget that forbids its eviction at present, or the empty text.
-        forbidden: the policy does not allow its eviction, so waiting does not help.
-    """
-
-    pod: str
-    why: str
-    budget: str = ""
-    forbidden: bool = False
-
-    def as_dict(self) -> dict[str, str]:
-        """As it stands in a result."""
-        return {"pod": self.pod, "why": self.why, "budget": self.budget}
-
-
-@dataclass(frozen=True)
-class DrainPass:
-    """What one pass of a drain came to: pods left (none = drained), evictions accepted, seconds until a next pass."""
-
-    left: tuple[Left, ...] = ()
-    evicted: int = 0
-    pause: float = 1.0
-
-
-@dataclass(frozen=True)
-class Policy:
-    """Which pods may be evicted although something of theirs is lost by it."""
-
-    unmanaged: bool = False
-    local_data: bool = True
-
-
-@dataclass(frozen=True)
-class Selection:
-    """A node's pods, sorted.
-
-    Attributes:
-        evict: to be evicted, or under way to their end.
-        forbidden: the policy does not allow to evict them.
-        ignored: how many are none of a drain's business (DaemonSets, mirror pods, finished, newer than the cordon).
-    """
-
-    evict: tuple[PodView, ...] = ()
-    forbidden: tuple[Left, ...] = ()
-    ignored: int = 0
 
 
 # ---- pure: who holds it, what to write -----------------------------------------------------------------------------
@@ -230,8 +151,26 @@ def plan_uncordon(node: NodeView, incident: str) -> Plan:
     return Plan(DONE, patch=patch or None, after=after)
 
 
-def plan_fence(node: NodeView, power_off_proved: bool) -> Plan:
+def not_held(node: NodeView, incident: str) -> str:
+    """Why the node is not (any more) cordoned for `incident`, or the empty text. A node that was deleted and added
+    again under its name is another one, and bears no hold."""
+    hold, state = hold_of(node), standing(node)
+    if state is Standing.LIFTED:
+        return "somebody uncordoned it"
+    if state is Standing.FOREIGN:
+        return "it was cordoned by somebody else (%s)" % _writers(node)
+    if state is Standing.FREE or hold is None:
+        return "it does not bear our cordon (given back, or deleted and added again)"
+    if hold.incident != incident:
+        return "it is held by incident %s" % printable(hold.incident or "none (made by hand)")
+    return ""
+
+
+def plan_fence(node: NodeView, power_off_proved: bool, incident: Optional[str] = None) -> Plan:
     """The out-of-service taint, which lets the cluster give up the node's pods and volumes at once.
+
+    Args:
+        incident: only while the node is cordoned for it; None = whoever holds it.
 
     Raises:
         BadInput: nobody proved that the node is off: its pods may be running.
@@ -241,6 +180,9 @@ def plan_fence(node: NodeView, power_off_proved: bool) -> Plan:
             "node %s: no taint %s without proof that its power is off" % (node.name, OUT_OF_SERVICE),
             "its pods may still write to their volumes; prove the power off first",
         )
+    lost = not_held(node, incident) if incident is not None else ""
+    if lost:
+        return Plan(REFUSED, lost)
     if any(taint.key == OUT_OF_SERVICE and taint.effect == "NoExecute" for taint in node.taints):
         return Plan(DONE, "" if fenced_by_us(node) else "somebody else's taint is there already")
     taint = {"key": OUT_OF_SERVICE, "value": TAINT_VALUE, "effect": "NoExecute"}
@@ -258,26 +200,6 @@ def plan_unfence(node: NodeView) -> Plan:
 def fenced_by_us(node: NodeView) -> bool:
     """Whether our out-of-service taint is on it."""
     return any(taint.key == OUT_OF_SERVICE and taint.value == TAINT_VALUE for taint in node.taints)
-
-
-def select(pods: Sequence[PodView], cordoned_at: Optional[float], policy: Policy) -> Selection:
-    """Sort a node's pods for a drain.
-
-    Args:
-        cordoned_at: by the server's clock, as the pods' creation is; pods made later are not this drain's. None = all.
-    """
-    evict, forbidden, ignored = [], [], 0
-    for pod in pods:
-        newer = cordoned_at is not None and pod.created_at is not None and pod.created_at > cordoned_at
-        if pod.mirror or pod.finished or newer or pod.owner.startswith(("DaemonSet/", "Node/")):
-            ignored += 1
-        elif pod.deleted_at is None and not pod.owner and not policy.unmanaged:
-            forbidden.append(Left(pod.key, "no controller would make it again (unmanaged_pods)", forbidden=True))
-        elif pod.deleted_at is None and pod.local_data and not policy.local_data:
-            forbidden.append(Left(pod.key, "its emptyDir would be lost (local_data)", forbidden=True))
-        else:
-            evict.append(pod)
-    return Selection(tuple(evict), tuple(forbidden), ignored)
 
 
 def shown(node: NodeView) -> dict[str, Any]:
@@ -334,52 +256,20 @@ def uncordon(
 
 
 def fence(
-    client: KubernetesClient, name: str, power_off_proved: bool, guard: Optional[Guard] = None, dry: bool = False
+    client: KubernetesClient,
+    name: str,
+    power_off_proved: bool,
+    guard: Optional[Guard] = None,
+    dry: bool = False,
+    incident: Optional[str] = None,
 ) -> Result:
-    """Put the out-of-service taint on one node. Raises `BadInput` without the proof that its power is off."""
-    return _change(client, name, lambda node: plan_fence(node, power_off_proved), guard, dry)
+    """Put the out-of-service taint on one node, see `plan_fence`."""
+    return _change(client, name, lambda node: plan_fence(node, power_off_proved, incident), guard, dry)
 
 
 def unfence(client: KubernetesClient, name: str, guard: Optional[Guard] = None, dry: bool = False) -> Result:
     """Take our out-of-service taint from one node."""
     return _change(client, name, plan_unfence, guard, dry)
-
-
-def drain_pass(client: KubernetesClient, name: str, policy: Policy, guard: Optional[Guard] = None) -> DrainPass:
-    """One pass of a drain over one cordoned node: evict what can be evicted now."""
-    node = read_node(client, name)
-    selection = select(pods_on(client, name), node.cordoned_at, policy)
-    left, pause, evicted = list(selection.forbidden), _PAUSE, 0
-    for pod in selection.evict:
-        if pod.deleted_at is not None:
-            left.append(Left(pod.key, _terminating(node, pod)))
-            continue
-        if guard is not None:
-            guard()
-        blocked = evict(client, pod)
-        if isinstance(blocked, Absent):
-            continue
-        evicted += blocked is None
-        pause = max(pause, blocked.retry_after) if isinstance(blocked, Throttled) else pause
-        left.append(_left(pod, blocked))
-    return DrainPass(tuple(left), evicted, pause)
-
-
-def evict(client: KubernetesClient, pod: PodView) -> Optional[RecoveryError]:
-    """Ask for the eviction of exactly this pod (by uid): None = on its way, `Absent` = gone, else what holds it."""
-    body = {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {"name": pod.name, "namespace": pod.namespace},
-        "deleteOptions": {"preconditions": {"uid": pod.uid}},
-    }
-    try:
-        client.create(path_of("v1", "pods", pod.namespace, pod.name, "eviction"), body)
-    except Conflict:  # another pod bears the name by now
-        return Absent("pod %s: gone" % pod.key)
-    except RecoveryError as exc:
-        return exc
-    return None
 
 
 def stuck_terminating(pods: Sequence[PodView], now: float, grace: float = 0.0) -> list[PodView]:
@@ -416,73 +306,6 @@ def release_pods(
     return released
 
 
-def drain(
-    client: KubernetesClient,
-    names: Sequence[str],
-    incident: str,
-    timeout: float,
-    policy: Policy,
-    guard: Optional[Guard] = None,
-    dry: bool = False,
-) -> list[Result]:
-    """Cordon the nodes and evict their pods, asking again until all are empty or `timeout` seconds are over.
-
-    Nodes do not wait for each other. In check mode the pods that would be evicted are in `pods`.
-    """
-    deadline = time.monotonic() + timeout
-    results = {
-        name: _safely(name, lambda one=name: cordon(client, one, incident, time.time(), guard, dry)) for name in names
-    }
-    passes = {name: DrainPass() for name in names}
-    pending = [name for name in names if results[name].status == DONE]
-    while pending:
-        for name in list(pending):
-            try:
-                latest = _foreseen(client, name, policy) if dry else drain_pass(client, name, policy, guard)
-            except RecoveryError as exc:
-                results[name] = replace(results[name], status=FAILED, why=str(exc))
-                pending.remove(name)
-                continue
-            passes[name] = replace(latest, evicted=passes[name].evicted + latest.evicted)
-            if dry or not latest.left:
-                pending.remove(name)
-        rest = deadline - time.monotonic()
-        if not pending or rest <= 0:
-            break
-        time.sleep(min(rest, *(passes[name].pause for name in pending)))
-    return [_drained(results[name], passes[name], dry) for name in names]
-
-
-def run(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
-    """The module `kubernetes_node`: bring each of `names` to `state`.
-
-    Returns:
-        `{changed, diff, results: [{name, status, why, before, after, pods?}]}`.
-
-    Raises:
-        RecoveryError: not all are done and `tolerate` is false (the results are in its fields); wrong use.
-    """
-    names = list(dict.fromkeys(params["names"]))
-    if not names or not all(names):
-        raise BadInput("kubernetes_node: `names` is empty", "name at least one node")
-    state, incident = params["state"], params["incident"]
-    client = KubernetesClient(params["kubeconfig"], params["context"], params["request_timeout"])
-    try:
-        if state == "drained":
-            policy = Policy(params["unmanaged_pods"] == "evict", params["local_data"] == "evict")
-            results = drain(client, names, incident, params["timeout"], policy, dry=check_mode)
-        else:
-            act = {
-                "cordoned": lambda name: cordon(client, name, incident, time.time(), dry=check_mode),
-                "fenced": lambda name: fence(client, name, params["power_off_proved"], dry=check_mode),
-                "uncordoned": lambda name: uncordon(client, name, incident, dry=check_mode),
-            }[state]
-            results = [_safely(name, lambda one=name: act(one)) for name in names]
-    finally:
-        client.close()
-    return module_result(results, params["tolerate"])
-
-
 def _change(
     client: KubernetesClient, name: str, plan_for: Callable[[NodeView], Plan], guard: Optional[Guard], dry: bool
 ) -> Result:
@@ -509,7 +332,7 @@ def _change(
     raise AssertionError("not reached")
 
 
-def _safely(name: str, act: Callable[[], Result]) -> Result:
+def safely(name: str, act: Callable[[], Result]) -> Result:
     """One target's trouble is its result; only wrong use stops all."""
     try:
         return act()
@@ -517,44 +340,3 @@ def _safely(name: str, act: Callable[[], Result]) -> Result:
         raise
     except RecoveryError as exc:
         return Result(name, FAILED, str(exc))
-
-
-def _foreseen(client: KubernetesClient, name: str, policy: Policy) -> DrainPass:
-    selection = select(pods_on(client, name), None, policy)
-    going = tuple(Left(pod.key, "would be evicted") for pod in selection.evict)
-    return DrainPass(selection.forbidden + going, len(going))
-
-
-def _left(pod: PodView, blocked: Optional[RecoveryError]) -> Left:
-    if blocked is None:
-        return Left(pod.key, "evicted, is ending")
-    budget = ""
-    if isinstance(blocked, Throttled) and blocked.budget:
-        match = _BUDGET.search(blocked.detail)
-        budget = match.group(1) if match else "unknown"
-        return Left(pod.key, "disruption budget %s allows no eviction now" % budget, budget)
-    return Left(pod.key, str(blocked))
-
-
-def _terminating(node: NodeView, pod: PodView) -> str:
-    if node.ready != "True":
-        return "is ending, but the node's kubelet does not answer"
-    if pod.finalizers:
-        return "is ending, held by finalizer %s" % printable(", ".join(pod.finalizers))
-    return "is ending"
-
-
-def _drained(cordoned: Result, drained: DrainPass, dry: bool) -> Result:
-    if cordoned.status != DONE:
-        return cordoned
-    forbidden = tuple(one for one in drained.left if one.forbidden)
-    status = FAILED if forbidden else DONE if dry or not drained.left else WAITING
-    named = ["%s (%s)" % (one.pod, one.why) for one in (forbidden or drained.left)[:_NAMED_PODS]]
-    return replace(
-        cordoned,
-        status=status,
-        why="%d pods left: %s" % (len(drained.left), ", ".join(named)) if drained.left else "",
-        before=dict(cordoned.before, evicted=0),
-        after=dict(cordoned.after, evicted=drained.evicted),
-        more={"pods": [one.as_dict() for one in drained.left]},
-    )

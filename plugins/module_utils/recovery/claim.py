@@ -299,6 +299,7 @@ class Claimer:
             request=incident.request,
             acted=incident.acted,
             holds=plans.is_held(incident.plan, incident.step),
+            cordons=plans.is_cordoned(incident.plan, incident.step),
             opened_at=incident.opened_at,
         )
         verdict = gates.evaluate(case, gates.CONTINUE)

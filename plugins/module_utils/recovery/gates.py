@@ -79,6 +79,7 @@ class Case:
     Attributes:
         acted: the incident has begun a step (always False for a new fault).
         holds: it has drained its node in Slurm and not begun to give it back.
+        cordons: it has cordoned its node in Kubernetes and not begun to give it back.
         opened_at: since when its incident is open, epoch seconds; None for a new fault.
     """
 
@@ -94,6 +95,7 @@ class Case:
     request: Request = field(default_factory=Request)
     acted: bool = False
     holds: bool = False
+    cordons: bool = False
     opened_at: Optional[float] = None
 
     @property
@@ -421,6 +423,8 @@ def _kubernetes_owner(case: Case, look: NodeLook) -> str:
         return "cordoned by somebody else"
     if standing(node) is Standing.LIFTED and case.acted:
         return "somebody lifted our cordon"
+    if standing(node) is Standing.FREE and case.cordons:
+        return "our cordon is gone: the node was deleted and added again, or given back"
     return ""
 
 

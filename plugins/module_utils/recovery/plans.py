@@ -103,6 +103,14 @@ def is_held(plan: str, step: str) -> bool:
     return steps.index(DRAIN) < steps.index(step) < steps.index(RESUME)
 
 
+def is_cordoned(plan: str, step: str) -> bool:
+    """Whether an incident that stands before `step` has cordoned its node and not begun to give it back."""
+    steps = PLANS.get(plan, ())
+    if CORDON not in steps or UNCORDON not in steps or step not in steps:
+        return False
+    return steps.index(CORDON) < steps.index(step) < steps.index(UNCORDON)
+
+
 def next_step(plan: tuple[str, ...], done: str) -> str:
     """The step of `plan` after `done`; the empty text after the last one; the first one for the empty text."""
     position = plan.index(done) + 1 if done else 0

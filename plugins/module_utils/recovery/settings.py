@@ -77,7 +77,9 @@ class KubernetesSettings:
     kubeconfig: str = ""
     timeout: float = 10.0
     node_grace: float = 0.0  # seconds a node may be not Ready before that is a fault
-    eviction_timeout: float = 600.0
+    eviction_timeout: float = 600.0  # seconds that the pods of a drained node may take
+    unmanaged_pods: str = "refuse"  # or evict: pods that no controller makes again
+    local_data: str = "evict"  # or refuse: pods with an emptyDir
 
 
 @dataclass(frozen=True)
@@ -217,6 +219,9 @@ def parse(data: Any) -> Settings:
         wish = settings.job_ends.of(state)
         if wish not in (REQUEUE, REPORT):
             raise BadInput("settings: job_ends.%s is %r" % (state, wish), "use requeue or report")
+    for name in ("unmanaged_pods", "local_data"):
+        if getattr(settings.kubernetes, name) not in ("refuse", "evict"):
+            raise BadInput("settings: kubernetes.%s is not refuse or evict" % name)
     if settings.slurm.enabled and not settings.scope.partitions:
         raise BadInput("settings: scope.partitions is empty", "name the Slurm partitions that recovery may act on")
     if settings.kubernetes.kubeconfig and not settings.scope.namespaces:

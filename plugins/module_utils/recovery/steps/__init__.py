@@ -11,6 +11,7 @@ What steps remember for later ones (an incident's memory):
 | `same_boot`                               | the decision | whether a node that came back still had that boot     |
 | `slurm_before`, `jobs`                    | drain        | verify; free_jobs                                     |
 | `boot_id`, `slurmd_start_before`          | reboot, fence | await_boot: the boot that ended, its registration    |
+| `evicting_since`                          | await_drained | its own deadline for pods                            |
 | `reboot_at`, `power_off_at`, `power_on_at`| reboot, fence, power_on | the timeline                               |
 | `power_off_proved`                        | fence, power_on | down, release_pods, free_jobs                      |
 | `new_boot_id`                             | await_boot   | later steps, which act on this boot only              |

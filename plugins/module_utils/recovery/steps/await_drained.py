@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Optional, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import nodes as kubernetes_nodes
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import drain
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.reading import printable
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import observe, plans, waits
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Outcome, Tools, Work
@@ -26,19 +27,24 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Node
 
-_EVICT_AGAIN = 10.0
+_LOOK_AGAIN = 10.0
 _NAMED = 5
-_POLICY = kubernetes_nodes.Policy(unmanaged=False, local_data=True)
+_SINCE = "evicting_since"
 
 
 class AwaitDrained(Plain):
-    """Pods are evicted by the eviction API, so disruption budgets hold; jobs are never ended, they are waited for.
+    """Jobs are never ended, they are waited for; then pods are evicted by the eviction API, so disruption budgets hold.
 
+    One after the other: where jobs of Slurm and pods need each other (slurmd itself may run in a pod), a job that still
+    runs loses nothing by an eviction. A pod that may not be evicted at all is told at once, not after the jobs' end.
     Waits for: `node_drained`, then `pods_gone` (evictions are asked for again now and then).
     Jobs that are COMPLETING past their time are not waited for where a reboot follows, as nothing else ends them.
-    When its time is over: jobs that still run make the step fail, unless the site has set reboot_under_jobs; what only
-    is left of ended jobs (COMPLETING) does not, as a reboot is what ends that; pods that a disruption budget or their
-    kind protects make the step fail, by name; pods that are only still ending do not.
+    When the jobs' time is over: jobs that still run make the step fail, unless the site has set reboot_under_jobs; what
+    only is left of ended jobs (COMPLETING) does not, as a reboot is what ends that. When the pods' time is over
+    (eviction_timeout): pods that a disruption budget or their kind protects make the step fail, by name; pods that are
+    only still ending do not.
+    A node that is not cordoned for this incident any more makes the step fail, and nothing is evicted.
+    Remembers: since when pods are evicted.
     Proof: Slurm says drained, no pod of the node is left.
     """
 
@@ -57,25 +63,34 @@ def _drained(work: Work, tools: Tools, node: Optional[Node]) -> Outcome:
     name = slurm_name(work, tools)
     if name and node is None:
         return failed(work, "Slurm knows no node %s" % name)
-    pods = _evict(work, tools)
-    protected = [pod for pod in pods if pod.forbidden or pod.budget]
-    evicting_over = over(work, tools) or tools.now() >= _begun(work, tools) + tools.settings.kubernetes.eviction_timeout
-    if protected and (evicting_over or any(pod.forbidden for pod in protected)):
-        return failed(work, "pods of %s cannot be evicted: %s" % (work.target.name, _named(protected)))
     if node is not None and not node.draining_or_drained:
         return failed(work, "somebody took the drain of %s away" % name)
-    busy = node is not None and node.busy
-    if busy and not over(work, tools) and not _only_a_reboot_ends_it(work, tools, node):
-        until = tools.now() + _EVICT_AGAIN if pods or not node.runs_jobs else None
+    if node is not None and node.busy and not over(work, tools) and not _only_a_reboot_ends_it(work, tools, node):
+        never = _never_evicted(work, tools)
+        if never:
+            return failed(work, "pods of %s cannot be evicted: %s" % (work.target.name, _named(never)))
+        until = tools.now() + _LOOK_AGAIN if not node.runs_jobs else None
         return waiting(work, "jobs of %s are still running" % name, waits.NODE_DRAINED, {"node": name}, until)
     if node is not None and node.runs_jobs and not tools.settings.limits.reboot_under_jobs:
         return failed(work, "jobs still run on %s, and the node is not rebooted under them; it stays drained" % name)
-    if pods and not evicting_over:
+    return _evicted(work, tools, node)
+
+
+def _evicted(work: Work, tools: Tools, node: Optional[Node]) -> Outcome:
+    remembered = work.memory.get(_SINCE)
+    since = remembered if isinstance(remembered, (int, float)) else tools.now()
+    jobs, work = work, replace(work, deadline=since + tools.settings.kubernetes.eviction_timeout)
+    pods = _evict(work, tools)
+    protected = [pod for pod in pods if pod.forbidden or pod.budget]
+    if protected and (over(work, tools) or any(pod.forbidden for pod in protected)):
+        return failed(work, "pods of %s cannot be evicted: %s" % (work.target.name, _named(protected)))
+    if pods and not over(work, tools):
         args = {"pods": [pod.pod for pod in pods]}
         why = "pods are still on %s: %s" % (work.target.name, _named(pods))
-        return waiting(work, why, waits.PODS_GONE, args, tools.now() + _EVICT_AGAIN)
-    since = "its time is over, " if over(work, tools) or evicting_over else ""
-    why = since + "the repair goes on with jobs or pods left" if busy or pods else ""
+        return waiting(work, why, waits.PODS_GONE, args, tools.now() + _LOOK_AGAIN, {_SINCE: since})
+    busy = node is not None and node.busy
+    late = "its time is over, " if over(jobs, tools) or over(work, tools) else ""
+    why = late + "the repair goes on with jobs or pods left" if busy or pods else ""
     proof = {"state": node.state if node is not None else "", "pods_left": [pod.pod for pod in pods][:_NAMED]}
     return done(work, why, proof=proof)
 
@@ -85,19 +100,32 @@ def _only_a_reboot_ends_it(work: Work, tools: Tools, node: Node) -> bool:
     return work.plan == "reboot_over_ssh" and not node.runs_jobs and observe.only_stuck_jobs(tools, node.name)
 
 
-def _evict(work: Work, tools: Tools) -> tuple[kubernetes_nodes.Left, ...]:
+def _cordoned(work: Work, tools: Tools) -> str:
+    """The node's name in Kubernetes where the plan takes it out of service there; pods of others are left alone."""
+    return kubernetes_name(work, tools) if plans.CORDON in plans.PLANS[work.plan] else ""
+
+
+def _policy(tools: Tools) -> drain.Policy:
+    chosen = tools.settings.kubernetes
+    return drain.Policy(chosen.unmanaged_pods == "evict", chosen.local_data == "evict")
+
+
+def _never_evicted(work: Work, tools: Tools) -> Sequence[drain.Left]:
+    """The pods that the policy does not let go; nothing is evicted."""
+    name = _cordoned(work, tools)
+    return drain.forbidden(tools.kubernetes, name, str(work.incident), _policy(tools)) if name else ()
+
+
+def _evict(work: Work, tools: Tools) -> Sequence[drain.Left]:
     """One pass of evictions; what is left on the node afterwards."""
-    name = kubernetes_name(work, tools)
+    name = _cordoned(work, tools)
     if not name:
         return ()
-    return kubernetes_nodes.drain_pass(tools.kubernetes, name, _POLICY, lambda: tools.guard(work)).left
+    passed = drain.drain_pass(tools.kubernetes, name, str(work.incident), _policy(tools), lambda: tools.guard(work))
+    return passed.left
 
 
-def _begun(work: Work, tools: Tools) -> float:
-    return work.first_started_at or tools.now()
-
-
-def _named(pods: Sequence[kubernetes_nodes.Left]) -> str:
+def _named(pods: Sequence[drain.Left]) -> str:
     named = ["%s (%s)" % (pod.pod, pod.budget or pod.why) for pod in pods[:_NAMED]]
     more = len(pods) - len(named)
     return printable("; ".join(named) + (" and %d more" % more if more > 0 else ""))

@@ -27,7 +27,8 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 class ReleasePods(Plain):
     """The out-of-service taint, and the end by force of pods that are past their grace period.
 
-    Without the proof that the node is off, its pods may still write to their volumes: the step fails.
+    Without the proof that the node is off, its pods may still write to their volumes: the step fails. So it does for a
+    node that is not cordoned for this incident any more: one that was deleted and added again has a kubelet that lives.
     Proof: the server's answer to the write. Nothing is waited for: the garbage collector ends the other pods, and the
     node's own kubelet does when it comes back earlier.
     """
@@ -45,7 +46,9 @@ def _release(work: Work, tools: Tools) -> Outcome:
         return done(work, "the node is not in Kubernetes")
     if not power_off_proved(work):
         return failed(work, "node %s is not proved off, so its pods are not given up" % name)
-    result = kubernetes_nodes.fence(tools.kubernetes, name, True, lambda: tools.guard(work))
+    result = kubernetes_nodes.fence(
+        tools.kubernetes, name, True, lambda: tools.guard(work), incident=str(work.incident)
+    )
     if result.status != outcome.DONE:
         return outcome_of(work, tools, result)
     released = kubernetes_nodes.release_pods(tools.kubernetes, name, True, tools.now(), lambda: tools.guard(work))

@@ -6,9 +6,14 @@ from __future__ import annotations
 import json
 
 import pytest
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import BadInput, RecoveryError
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import nodes
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import (
+    BadInput,
+    Conflict,
+    RecoveryError,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import drain, node_module, nodes
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.client import FIELD_MANAGER
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.drain import Policy, select
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.models import (
     HOLD_ANNOTATION,
     NODE_ANNOTATION,
@@ -19,13 +24,12 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.kuber
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.nodes import (
     Hold,
-    Policy,
     Standing,
+    not_held,
     plan_cordon,
     plan_fence,
     plan_uncordon,
     plan_unfence,
-    select,
     standing,
 )
 from ansible_collections.mission_control.job_recovery.tests.unit.plugins.module_utils.kubernetes.api_server import (
@@ -112,6 +116,26 @@ def test_uncordon(fields, incident, outcome, patch):
     assert (plan.status, plan.patch) == (outcome, patch)
 
 
+@pytest.mark.parametrize(
+    ("fields", "incident", "why"),
+    [
+        (OURS, "7", ""),
+        (OURS, "8", "it is held by incident 7"),
+        (dict(OURS, unschedulable=False), "7", "somebody uncordoned it"),
+        (dict(OURS, cordon_managers=("kubectl-cordon",)), "7", "it was cordoned by somebody else"),
+        ({"unschedulable": True}, "7", "it was cordoned by somebody else"),
+        ({}, "7", "it does not bear our cordon"),  # deleted and added again under the same name
+        (OURS, "", "it is held by incident 7"),
+    ],
+)
+def test_a_hold_that_is_lost(fields, incident, why):
+    lost = not_held(node(**fields), incident)
+    assert lost.startswith(why)
+    assert bool(lost) is bool(why)
+    fenced = plan_fence(node(**fields), True, incident)
+    assert (fenced.status, fenced.patch is None) == (("refused", True) if why else ("done", False))
+
+
 def test_fence_wants_the_proof():
     for proof in (False, None, "yes", 1):
         with pytest.raises(BadInput, match="proof"):
@@ -193,8 +217,8 @@ def put_pod(api, name, labels=None, **spec):
 
 def test_cordoned_twice_writes_once(api, kubeconfig):
     api.put(NODE, thing())
-    first = nodes.run(params(kubeconfig, "cordoned"), False)
-    second = nodes.run(params(kubeconfig, "cordoned"), False)
+    first = node_module.run(params(kubeconfig, "cordoned"), False)
+    second = node_module.run(params(kubeconfig, "cordoned"), False)
     assert (first["changed"], second["changed"], len(api.bodies)) == (True, False, 1)
     assert first["diff"]["after"]["node1"] == {"unschedulable": True, "incident": "7", "out_of_service": False}
     held = json.loads(api.see(NODE)["metadata"]["annotations"][NODE_ANNOTATION])
@@ -203,9 +227,9 @@ def test_cordoned_twice_writes_once(api, kubeconfig):
 
 def test_check_mode_tells_the_same_and_writes_nothing(api, kubeconfig):
     api.put(NODE, thing())
-    foreseen = nodes.run(params(kubeconfig, "cordoned"), True)
+    foreseen = node_module.run(params(kubeconfig, "cordoned"), True)
     assert api.bodies == []
-    assert nodes.run(params(kubeconfig, "cordoned"), False) == foreseen
+    assert node_module.run(params(kubeconfig, "cordoned"), False) == foreseen
 
 
 def test_a_cordon_that_slips_in_between_wins(api, kubeconfig):
@@ -215,21 +239,21 @@ def test_a_cordon_that_slips_in_between_wins(api, kubeconfig):
         api.put(NODE, dict(thing(), spec={"unschedulable": True}))
 
     api.tell("PATCH", NODE, 0, None, before=person)
-    result = nodes.run(params(kubeconfig, "cordoned"), False)["results"][0]
+    result = node_module.run(params(kubeconfig, "cordoned"), False)["results"][0]
     assert (result["status"], api.see(NODE)["metadata"].get("annotations")) == ("refused", None)
 
 
 def test_a_node_that_changes_for_ever_is_a_failure(api, kubeconfig):
     api.put(NODE, thing())
     api.tell("PATCH", NODE, 409, status(409, "Conflict"), times=100)
-    assert nodes.run(params(kubeconfig, "cordoned"), False)["results"][0]["status"] == "failed"
+    assert node_module.run(params(kubeconfig, "cordoned"), False)["results"][0]["status"] == "failed"
     assert len([request for request in api.requests if request.startswith("PATCH")]) == 5
 
 
 def test_an_answer_without_the_cordon_is_no_proof(api, kubeconfig):
     api.put(NODE, thing())
     api.tell("PATCH", NODE, 200, thing())
-    result = nodes.run(params(kubeconfig, "cordoned"), False)["results"][0]
+    result = node_module.run(params(kubeconfig, "cordoned"), False)["results"][0]
     assert (result["status"], result["why"]) == ("failed", "the server did not keep incident, unschedulable")
 
 
@@ -240,21 +264,21 @@ def test_a_failure_of_one_is_not_the_others(api, kubeconfig):
         dict(thing(name="node2"), metadata={"name": "node2", "annotations": {HOLD_ANNOTATION: ""}}),
     )
     wanted = params(kubeconfig, "cordoned", names=["nodeX", "node2", "node1", "node1"])
-    results = nodes.run(wanted, False)["results"]
+    results = node_module.run(wanted, False)["results"]
     assert [(one["name"], one["status"]) for one in results] == [
         ("nodeX", "failed"),
         ("node2", "refused"),
         ("node1", "done"),
     ]
     with pytest.raises(RecoveryError, match="nodeX failed") as caught:
-        nodes.run(dict(wanted, tolerate=False), False)
+        node_module.run(dict(wanted, tolerate=False), False)
     assert [one["status"] for one in caught.value.fields["results"]] == ["failed", "refused", "done"]
 
 
 def test_no_names_is_wrong_use(kubeconfig):
     for names in ([], [""]):
         with pytest.raises(BadInput):
-            nodes.run(params(kubeconfig, "cordoned", names=names), False)
+            node_module.run(params(kubeconfig, "cordoned", names=names), False)
 
 
 def test_a_budget_holds_the_drain_and_is_named(api, kubeconfig):
@@ -267,11 +291,32 @@ def test_a_budget_holds_the_drain_and_is_named(api, kubeconfig):
     }
     answer = status(429, "TooManyRequests", "Cannot evict pod", causes=[cause])
     api.tell("POST", "/api/v1/namespaces/a/pods/web-0/eviction", 429, answer, times=100)
-    result = nodes.run(params(kubeconfig, "drained"), False)["results"][0]
+    result = node_module.run(params(kubeconfig, "drained"), False)["results"][0]
     assert result["status"] == "waiting"
     assert {one["pod"]: one["budget"] for one in result["pods"]} == {"a/web-0": "web", "a/db-0": ""}
     assert "a/web-0 (disruption budget web allows no eviction now)" in result["why"]
     assert result["after"]["evicted"] == 1
+
+
+@pytest.mark.parametrize(
+    "became",
+    [
+        lambda there: {**there, "spec": {}},  # a person uncordoned it
+        lambda _there: thing(uid="uid-2"),  # it was deleted and added again
+        lambda there: {**there, "metadata": {"name": "node1"}},  # a person uncordoned and cordoned it
+    ],
+)
+def test_a_drain_ends_when_the_node_is_not_held_any_more(api, kubeconfig, client, became):
+    api.put(NODE, thing())
+    put_pod(api, "web-0")
+    nodes.cordon(client, "node1", "7", NOW)
+    api.put(NODE, became(api.see(NODE)))
+    api.bodies.clear()
+    with pytest.raises(Conflict, match="not drained any further"):
+        drain.drain_pass(client, "node1", "7", Policy())
+    with pytest.raises(Conflict, match="not drained any further"):
+        drain.forbidden(client, "node1", "7", Policy())
+    assert api.bodies == []
 
 
 def test_a_drain_asks_again_until_the_pods_are_gone(api, kubeconfig):
@@ -280,7 +325,7 @@ def test_a_drain_asks_again_until_the_pods_are_gone(api, kubeconfig):
     path = "/api/v1/namespaces/a/pods/web-0"
     api.tell("POST", path + "/eviction", 429, status(429, "TooManyRequests"), {"Retry-After": "1"})
     api.tell("POST", path + "/eviction", 201, status(201), before=lambda: api.take(path))
-    result = nodes.run(params(kubeconfig, "drained", timeout=5), False)["results"][0]
+    result = node_module.run(params(kubeconfig, "drained", timeout=5), False)["results"][0]
     assert (result["status"], result["pods"], result["after"]["evicted"]) == ("done", [], 1)
 
 
@@ -290,7 +335,7 @@ def test_a_pod_without_controller_fails_the_drain_and_the_others_go(api, kubecon
     api.put(
         "/api/v1/namespaces/a/pods/bare", {"kind": "Pod", "spec": {"nodeName": "node1"}, "status": {"phase": "Running"}}
     )
-    result = nodes.run(params(kubeconfig, "drained"), False)["results"][0]
+    result = node_module.run(params(kubeconfig, "drained"), False)["results"][0]
     assert (result["status"], result["after"]["evicted"]) == ("failed", 1)
     assert "a/bare" in result["why"]
 
@@ -298,21 +343,21 @@ def test_a_pod_without_controller_fails_the_drain_and_the_others_go(api, kubecon
 def test_another_pod_of_the_name_is_not_evicted(api, client):
     old = PodView("a", "web-0", uid="old")
     put_pod(api, "web-0")
-    assert "gone" in str(nodes.evict(client, old))
+    assert "gone" in str(drain.evict(client, old))
     assert "deletionTimestamp" not in api.see("/api/v1/namespaces/a/pods/web-0")["metadata"]
 
 
 def test_a_refused_node_is_not_drained(api, kubeconfig):
     api.put(NODE, dict(thing(), spec={"unschedulable": True}))
     put_pod(api, "web-0")
-    assert nodes.run(params(kubeconfig, "drained"), False)["results"][0]["status"] == "refused"
+    assert node_module.run(params(kubeconfig, "drained"), False)["results"][0]["status"] == "refused"
     assert api.bodies == []
 
 
 def test_check_mode_of_a_drain_names_the_pods(api, kubeconfig):
     api.put(NODE, thing())
     put_pod(api, "web-0")
-    result = nodes.run(params(kubeconfig, "drained"), True)["results"][0]
+    result = node_module.run(params(kubeconfig, "drained"), True)["results"][0]
     assert (result["status"], [one["pod"] for one in result["pods"]]) == ("done", ["a/web-0"])
     assert api.bodies == []
 
@@ -320,11 +365,11 @@ def test_check_mode_of_a_drain_names_the_pods(api, kubeconfig):
 def test_fenced_and_given_back(api, kubeconfig):
     api.put(NODE, thing())
     with pytest.raises(BadInput):
-        nodes.run(params(kubeconfig, "fenced"), False)
-    assert nodes.run(params(kubeconfig, "fenced", power_off_proved=True), False)["changed"]
+        node_module.run(params(kubeconfig, "fenced"), False)
+    assert node_module.run(params(kubeconfig, "fenced", power_off_proved=True), False)["changed"]
     assert api.see(NODE)["spec"]["taints"][0]["key"] == OUT_OF_SERVICE
-    nodes.run(params(kubeconfig, "cordoned"), False)
-    nodes.run(params(kubeconfig, "uncordoned"), False)
+    node_module.run(params(kubeconfig, "cordoned"), False)
+    node_module.run(params(kubeconfig, "uncordoned"), False)
     assert api.see(NODE)["spec"] == {"taints": []}
     assert api.see(NODE)["metadata"]["annotations"] == {}
 

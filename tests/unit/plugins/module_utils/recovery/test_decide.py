@@ -267,6 +267,24 @@ def test_where_the_next_plan_begins(plan: str, done: dict[str, bool], first: str
     assert decide.first_step(plan, done) == first
 
 
+@pytest.mark.parametrize(
+    ("plan", "step", "held", "cordoned"),
+    [
+        ("reboot_over_ssh", "drain", False, False),
+        ("reboot_over_ssh", "cordon", True, False),
+        ("reboot_over_ssh", "await_drained", True, True),
+        ("reboot_over_ssh", "uncordon", True, False),  # it may have been done by a run that died
+        ("reboot_over_ssh", "resume", False, False),
+        ("reboot_by_power", "release_pods", True, True),
+        ("quarantine_node", "cordon", False, False),
+        ("clean_spool", "clean_spool", True, False),
+        ("", "", False, False),
+    ],
+)
+def test_what_an_incident_holds(plan: str, step: str, held: bool, cordoned: bool) -> None:
+    assert (plans.is_held(plan, step), plans.is_cordoned(plan, step)) == (held, cordoned)
+
+
 def test_every_step_has_its_time() -> None:
     limits = Limits()
     assert all(decide.step_seconds(step, limits) > 0 for step in plans.ORDER)

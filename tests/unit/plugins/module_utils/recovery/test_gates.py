@@ -14,6 +14,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.kuber
     JobView,
     NodeView,
 )
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.nodes import Hold
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import gates
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import Target
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.gates import Case, History
@@ -34,6 +35,8 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.reservations import Reservation
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.suspects import End
 
+OUR_CORDON = NodeView("k1", unschedulable=True, ownership=Hold("7").as_text())
+LIFTED = replace(OUR_CORDON, unschedulable=False)
 NOW = 1_800_000_000.0
 UUID = "4c4c4544-0042-3010-8058-c7c04f4a4e32"
 SWAPPED = "44454c4c-4200-1030-8058-c7c04f4a4e32"  # the same sixteen bytes, as an old BMC prints them
@@ -250,6 +253,11 @@ ROWS: list[tuple[str, Case, str]] = [
     ("owner", case(healthy(slurm=None)), "the node's reason is not known"),
     ("owner", case(healthy(kubernetes=NodeView("k1", unschedulable=True))), "cordoned by somebody else"),
     ("owner", case(healthy(kubernetes=NodeView("k1"))), ""),
+    ("owner", case(healthy(kubernetes=OUR_CORDON), acted=True, cordons=True), ""),
+    ("owner", case(healthy(kubernetes=LIFTED), acted=True, cordons=True), "somebody lifted our cordon"),
+    ("owner", case(healthy(kubernetes=LIFTED)), ""),  # of an incident that is over
+    ("owner", case(healthy(kubernetes=NodeView("k1")), acted=True, cordons=True), "our cordon is gone"),
+    ("owner", case(healthy(kubernetes=NodeView("k1")), acted=True), ""),  # given back by us
     ("owner", case(healthy(unknown={"kubernetes": "HTTP 503"})), "the node's cordon is not known: HTTP 503"),
     ("owner", case(job("CANCELLED")), "the job was cancelled"),
     ("owner", kubernetes_case(kubernetes_job(owner="CronJob/nightly")), "the Job belongs to CronJob/nightly"),

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Iterator, Optional
@@ -111,7 +112,7 @@ def test_somebody_elses_cordon(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("step", ["cordon", "uncordon", "release_pods"])
 def test_a_lost_claim_writes_nothing(cluster: Cluster, step: str) -> None:
-    if step == "uncordon":
+    if step in ("uncordon", "release_pods"):
         cluster.act(cluster.work("cordon"))
         cluster.api.requests.clear()
     cluster.site.lost.add(7)
@@ -147,6 +148,8 @@ def test_a_node_of_slurm_alone_needs_nothing_here(cluster: Cluster) -> None:
 
 
 def test_pods_are_given_up_only_with_the_fences_proof(cluster: Cluster) -> None:
+    cluster.act(cluster.work("cordon"))
+    cluster.api.requests.clear()
     outcome = cluster.act(cluster.work("release_pods"))
     assert (outcome.status, cluster.writes) == ("failed", [])
     assert cluster.act(cluster.work("release_pods", memory={"power_off_proved": True})).status == "done"
@@ -156,8 +159,21 @@ def test_pods_are_given_up_only_with_the_fences_proof(cluster: Cluster) -> None:
     assert not cluster.node["spec"].get("taints")
 
 
+def test_pods_of_a_node_that_was_added_again_are_not_given_up(cluster: Cluster) -> None:
+    cluster.act(cluster.work("cordon"))
+    cluster.api.take(NODE)
+    cluster.ready()  # its kubelet lives: it has just registered
+    outcome = cluster.act(cluster.work("release_pods", memory={"power_off_proved": True}))
+    assert (outcome.status, cluster.node["spec"].get("taints")) == ("failed", None)
+    assert "deleted and added again" in outcome.why
+
+
 def drained_work(cluster: Cluster, **fields: Any) -> Work:
-    cluster.site.node("node1", "IDLE", "DRAIN", reason="x")
+    if not cluster.node["spec"].get("unschedulable"):
+        cluster.act(cluster.work("cordon"))
+        cluster.api.requests.clear()
+    if cluster.site.nodes_now["node1"].base_state == "IDLE":
+        cluster.site.node("node1", "IDLE", "DRAIN", reason="x")
     return cluster.work("await_drained", "reboot_over_ssh", **fields)
 
 
@@ -179,7 +195,7 @@ def test_a_disruption_budget_holds(cluster: Cluster) -> None:
     )
     cluster.api.tell("POST", EVICTION, 429, told, times=9)
     assert cluster.act(drained_work(cluster)).status == "waiting"
-    outcome = cluster.act(late(drained_work(cluster)))
+    outcome = cluster.act(drained_work(cluster, memory={"evicting_since": time.time() - 600}))
     assert outcome.status == "failed"
     assert "a/p1" in outcome.why
     assert "keep" in outcome.why
@@ -189,6 +205,62 @@ def test_a_pod_that_nobody_would_make_again_is_not_evicted(cluster: Cluster) -> 
     cluster.pod(owner=None)
     outcome = cluster.act(drained_work(cluster))
     assert (outcome.status, cluster.writes) == ("failed", [])
+
+
+def test_a_pod_that_nobody_would_make_again_is_evicted_where_the_site_says_so(cluster: Cluster) -> None:
+    cluster.pod(owner=None)
+    tools = cluster.site.tools(cluster.client)
+    chosen = replace(tools.settings, kubernetes=replace(tools.settings.kubernetes, unmanaged_pods="evict"))
+    tools = replace(tools, settings=chosen)
+    assert cluster.site.act_one(drained_work(cluster), tools).status == "waiting"
+    assert "POST " + EVICTION in cluster.writes[0]
+
+
+def test_pods_that_only_end_slowly_do_not_hold_a_repair_for_ever(cluster: Cluster) -> None:
+    cluster.pod()
+    began = cluster.act(drained_work(cluster)).remember["evicting_since"]
+    assert cluster.act(drained_work(cluster, memory={"evicting_since": began})).remember["evicting_since"] == began
+    outcome = cluster.act(drained_work(cluster, memory={"evicting_since": began - 600}))
+    assert (outcome.status, outcome.proof["pods_left"]) == ("done", ["a/p1"])
+
+
+def test_slurm_drains_first_and_pods_go_then(cluster: Cluster) -> None:
+    cluster.pod()
+    cluster.site.node("node1", "ALLOCATED", "DRAIN", reason="x")
+    outcome = cluster.act(drained_work(cluster))
+    assert (outcome.status, outcome.wait.kind, cluster.writes) == ("waiting", "node_drained", [])
+    cluster.site.node("node1", "IDLE", "DRAIN", reason="x")
+    # however long the jobs took, the pods have their own time
+    outcome = cluster.act(late(drained_work(cluster)))
+    assert (outcome.status, outcome.wait.kind) == ("waiting", "pods_gone")
+    assert outcome.wait.until > time.time()
+    assert len(cluster.writes) == 1
+
+
+def test_a_plan_that_does_not_cordon_evicts_nothing(cluster: Cluster) -> None:
+    cluster.pod()
+    work = replace(drained_work(cluster), plan="clean_spool")
+    cluster.ready(unschedulable=None)
+    assert (cluster.act(work).status, cluster.writes) == ("done", [])
+
+
+def test_a_pod_that_may_not_go_is_told_before_the_jobs_have_ended(cluster: Cluster) -> None:
+    cluster.pod(owner=None)
+    cluster.site.node("node1", "ALLOCATED", "DRAIN", reason="x")
+    outcome = cluster.act(drained_work(cluster))
+    assert (outcome.status, cluster.writes) == ("failed", [])
+    assert "a/p1" in outcome.why
+
+
+@pytest.mark.parametrize("base", ["IDLE", "ALLOCATED"])
+def test_a_person_who_uncordons_ends_the_drain(cluster: Cluster, base: str) -> None:
+    cluster.pod()
+    work = drained_work(cluster)
+    cluster.site.node("node1", base, "DRAIN", reason="x")
+    cluster.ready(unschedulable=None)
+    outcome = cluster.act(work)
+    assert (outcome.status, cluster.writes) == ("failed", [])
+    assert "somebody uncordoned it" in outcome.why
 
 
 def test_await_boot_of_a_node_of_kubernetes_alone(cluster: Cluster) -> None:
