@@ -5,6 +5,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import glob
+import os
+import queue
+import signal
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Sequence
 
@@ -29,3 +36,45 @@ def read_each(names: Sequence[str], read: Callable[[str], Any], workers: int) ->
         return {}
     with ThreadPoolExecutor(min(workers, len(unique))) as pool:
         return dict(zip(unique, pool.map(safely, unique)))
+
+
+def run_each(
+    names: Sequence[str], prepare: Callable[[str], Callable[[], Any]], at_once: int, seconds: float
+) -> dict[str, Any]:
+    """By name what `prepare(name)()` returns, or None where that took longer than `seconds`; nobody waits for it then.
+
+    Args:
+        prepare: called here, one after another; what it returns is called in a thread, and must not raise.
+        at_once: how many threads are waited for at the same time at most.
+    """
+    waiting = list(dict.fromkeys(reversed(names)))
+    until: dict[str, float] = {}  # of those that run, in the order of their start
+    answers: dict[str, Any] = {}
+    done: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+    while waiting or until:
+        if waiting and len(until) < at_once:
+            name = waiting.pop()
+            work = prepare(name)
+            until[name] = time.monotonic() + seconds
+            threading.Thread(target=lambda name=name, work=work: done.put((name, work())), daemon=True).start()
+        oldest = next(iter(until))
+        try:
+            block = not waiting or len(until) >= at_once
+            name, answer = done.get(block, max(0.0, until[oldest] - time.monotonic()))
+        except queue.Empty:
+            if until[oldest] <= time.monotonic():
+                del until[oldest]
+                answers[oldest] = None
+            continue
+        if until.pop(name, None) is not None:  # else it is too late
+            answers[name] = answer
+    return answers
+
+
+def end_children() -> None:
+    """Kill the child processes of this process that are left, as those of threads that nobody waits for."""
+    for path in glob.glob("/proc/self/task/*/children"):
+        with contextlib.suppress(OSError), open(path, encoding="ascii") as stream:
+            for pid in stream.read().split():
+                with contextlib.suppress(OSError):
+                    os.kill(int(pid), signal.SIGKILL)
