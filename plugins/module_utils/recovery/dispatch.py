@@ -227,7 +227,7 @@ def bury_dead(store: Store) -> list[str]:
 
 def cheap_look(tools: Tools, wanted: waits.Wanted) -> waits.CheapLook:
     """Look at what the waits need, each scheduler on its own: what cannot be read is None."""
-    nodes = _read(lambda: _node_states(tools)) if wanted.nodes and tools.slurm is not None else None
+    nodes = _read(lambda: _node_states(tools, wanted.nodes)) if wanted.nodes and tools.slurm is not None else None
     back = [name for name in wanted.registered if nodes and name in nodes and nodes[name].responding]
     registered = _read(lambda: _full_nodes(tools, back)) if back else None
     jobs = _read(lambda: _job_states(tools, wanted.jobs)) if wanted.jobs and tools.slurm is not None else None
@@ -275,8 +275,8 @@ def _is_stale(machine: Machine, nodes: Optional[Mapping[str, Node]], now: float)
     return (node.boot_time or 0) > machine.boot_seen_at + _BOOT_SLACK
 
 
-def _node_states(tools: Tools) -> dict[str, Node]:
-    return {state.name: state.node for state in tools.slurm.node_states()}
+def _node_states(tools: Tools, names: frozenset[str]) -> dict[str, Node]:
+    return {state.name: state.node for state in tools.slurm.node_states() if state.name in names}
 
 
 def _full_nodes(tools: Tools, names: Sequence[str]) -> dict[str, Node]:

@@ -79,9 +79,13 @@ class Slurm:
         """Return `Node`s by one call; all nodes for None. A name that Slurm does not know is `Absent`, or left out."""
         return self._run(self._commands.nodes(names, missing_ok))
 
-    def node_states(self, partitions: Iterable[str] | None = None) -> Any:
-        """Return a `NodeState` of every node: the cheap look, with every flag."""
-        return self._run(self._commands.node_states(partitions))
+    def node_groups(self) -> Any:
+        """Return every node in `NodeGroup`s of the same state and reason, with every flag: the cheapest look."""
+        return self._run(self._commands.node_groups())
+
+    def node_states(self) -> Any:
+        """Return a `NodeState` of every node, of the same look."""
+        return self._run(self._commands.node_states())
 
     def node_events(self, names: Iterable[str], since: int) -> Any:
         """Return the `NodeEvent`s that slurmdbd recorded of nodes since a time."""

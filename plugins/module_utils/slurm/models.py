@@ -13,6 +13,8 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import hostlist
+
 NODE_BASES = frozenset(["DOWN", "IDLE", "ALLOCATED", "ERROR", "MIXED", "FUTURE", "UNKNOWN", "INVALID"])
 NODE_FLAGS = frozenset(
     [
@@ -274,6 +276,31 @@ class NodeState:
     def node(self) -> Node:
         """The same as a `Node`, for the rules about states."""
         return Node(name=self.name, base_state=self.base_state, flags=self.flags, reason=self.reason)
+
+
+@dataclasses.dataclass(frozen=True)
+class NodeGroup:
+    """Nodes that are in the same state for the same reason, as `sinfo` groups them.
+
+    Attributes:
+        hosts: the nodes as a host list (`node[1-4]`).
+    """
+
+    hosts: str
+    base_state: str
+    flags: tuple[str, ...]
+    reason: str | None
+    reason_cut: bool = False
+
+    @property
+    def states(self) -> list[NodeState]:
+        """One state for each node.
+
+        Raises:
+            HostlistError: the host list cannot be read.
+        """
+        same = (self.base_state, self.flags, self.reason, self.reason_cut)
+        return [NodeState(name, *same) for name in hostlist.expand(self.hosts)]
 
 
 @dataclasses.dataclass(frozen=True)

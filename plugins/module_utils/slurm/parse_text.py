@@ -366,27 +366,23 @@ def parse_node_events(output: str, names: Iterable[str]) -> list[models.NodeEven
     ]
 
 
-def parse_node_states(output: bytes, widths: tuple[int, int, int]) -> list[models.NodeState]:
-    """Return the nodes of `sinfo -N -h -O NodeList:W1,StateComplete:W2,Reason:W3`, each once.
+def parse_node_groups(output: bytes, widths: tuple[int, int, int]) -> list[models.NodeGroup]:
+    """Return the groups of `sinfo -h -O NodeList:W1,StateComplete:W2,Reason:W3`; a list that fills W1 is cut off.
 
     Every record is exactly as wide as its columns: a line end within a reason therefore does no harm.
     """
     size = sum(widths) + 1
     if len(output) % size:
         raise Unreadable("the answer of sinfo does not consist of records of %d bytes" % size)
-    nodes: dict[str, models.NodeState] = {}
-    for start in range(0, len(output), size):
-        node = _node_state(output[start:start + size], widths)
-        nodes[node.name] = node
-    return list(nodes.values())
+    return [_node_group(output[start:start + size], widths) for start in range(0, len(output), size)]
 
 
-def _node_state(record: bytes, widths: tuple[int, int, int]) -> models.NodeState:
+def _node_group(record: bytes, widths: tuple[int, int, int]) -> models.NodeGroup:
     first, second = widths[0], widths[0] + widths[1]
     cells = [cell.decode("utf-8", "replace") for cell in (record[:first], record[first:second], record[second:-1])]
-    name, state, reason = (cell.rstrip(" ") for cell in cells)
-    if record[-1:] != b"\n" or not name or not state or len(name) == first or len(state) == widths[1]:
+    hosts, state, reason = (cell.rstrip(" ") for cell in cells)
+    if record[-1:] != b"\n" or not hosts or not state or len(state) == widths[1]:
         raise Unreadable("a record of sinfo is damaged or cut off: %r" % record[:60])
     base, flags = models.split_node_state(state.split("+"))
     found = None if reason in ("none", "") else values.user_text(reason)
-    return models.NodeState(name, base, flags, found, reason_cut=len(reason) >= widths[2] - 1)
+    return models.NodeGroup(hosts, base, flags, found, reason_cut=len(reason) >= widths[2] - 1)

@@ -96,8 +96,8 @@ class SlurmWatch:
         return events
 
     async def _nodes(self) -> list[detect.Seen]:
-        states = await self._slurm.node_states()
-        return [fault for fault in detect.node_faults(states) if valid_node_name(fault.name)]
+        groups = await self._slurm.node_groups()
+        return [fault for fault in detect.node_faults(groups) if valid_node_name(fault.name)]
 
     async def _read_config(self) -> None:
         """slurm.conf's time-outs, now and then; when they cannot be read, what was known stays."""

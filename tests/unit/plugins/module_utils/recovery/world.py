@@ -79,7 +79,7 @@ class World:
         wanted = list(self.present) if names is None else list(names)
         return [self.present[name] for name in wanted if name in self.present]
 
-    def node_states(self, partitions: Optional[Iterable[str]] = None) -> list[NodeState]:
+    def node_states(self) -> list[NodeState]:
         return [NodeState(node.name, node.base_state, node.flags, node.reason) for node in self.nodes()]
 
     def reservations(self) -> list[Reservation]:

@@ -11,6 +11,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import (
     Job,
     JobState,
+    NodeGroup,
     NodeState,
     split_node_state,
 )
@@ -85,8 +86,10 @@ def test_node_fault(state, reason, kind):
 
 
 def test_a_node_of_two_partitions_is_one_fault():
-    state = NodeState("node1", "DOWN", (), "Node unexpectedly rebooted")
-    assert detect.node_faults([state, state]) == [detect.Seen("node_rebooted", "node1")]
+    why = "Node unexpectedly rebooted"
+    groups = [NodeGroup("node[1-2]", "DOWN", (), why), NodeGroup("node3", "IDLE", (), None),
+              NodeGroup("node2", "DOWN", (), why)]
+    assert detect.node_faults(groups) == [detect.Seen("node_rebooted", "node1"), detect.Seen("node_rebooted", "node2")]
 
 
 def job(state, flags=(), submit=100, reason=None, **more):

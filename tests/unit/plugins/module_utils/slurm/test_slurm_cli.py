@@ -271,13 +271,21 @@ def test_ping(fake: Any, stdout: str, rc: int, up: list[bool]) -> None:
 
 
 def test_node_states_and_its_columns(fake: Any) -> None:
-    asked = "--all --Node --noheader --Format=NodeList:256,StateComplete:400,Reason:256"
+    asked = "--all --noheader --Format=NodeList:1024,StateComplete:400,Reason:256"
     fake.program("sinfo", """[[ "$*" == "%s" ]] || exit 97
-        printf '%%-256s%%-400s%%-256s\\n' n1 down+drain+not_responding 'ask Bob' n2 idle none n2 idle none""" % asked)
+        printf '%%-1024s%%-400s%%-256s\\n' n1 down+drain+not_responding 'ask Bob' n2 idle none n2 idle none""" % asked)
     first, second = SlurmCli(fake.bin_dir).node_states()
     assert (first.name, first.base_state, first.flags, first.reason) == (
         "n1", "DOWN", ("DRAIN", "NOT_RESPONDING"), "ask Bob")
     assert second.reason is None
+
+
+def test_a_list_of_nodes_that_is_too_long_for_its_column_is_asked_for_again(fake: Any) -> None:
+    """As sinfo does, the fake cuts off what is longer than its column."""
+    names = ["n%d" % number for number in range(1, 999, 2)]
+    fake.program("sinfo", """format=${3#--Format=NodeList:}; width=${format%%%%,*}
+        printf "%%-$width.${width}s%%-400s%%-256s\\n" '%s' down none""" % ("n[%s]" % ",".join(n[1:] for n in names)))
+    assert [state.name for state in SlurmCli(fake.bin_dir).node_states()] == names
 
 
 def test_job_states_and_a_separator_that_nobody_knows(fake: Any) -> None:

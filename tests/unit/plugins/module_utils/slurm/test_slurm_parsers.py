@@ -164,11 +164,22 @@ def test_forged_record_of_a_real_cluster_is_unreadable() -> None:
 
 
 def test_sinfo_of_a_real_cluster() -> None:
-    states = parse_text.parse_node_states((CAPTURES / "sinfo-24.11.5-cluster.txt").read_bytes(), (256, 400, 256))
+    groups = parse_text.parse_node_groups((CAPTURES / "sinfo-24.11.5-cluster.txt").read_bytes(), (256, 400, 256))
+    states = [state for group in groups for state in group.states]
     assert [(each.name, each.node.state) for each in states] == [
         ("node1", "ALLOCATED"), ("node2", "ALLOCATED"), ("node3", "IDLE+DRAIN"), ("node4", "DOWN+NOT_RESPONDING")]
     assert states[0].reason is None
     assert states[2].reason.startswith("fan 3 is loud")
+
+
+def test_sinfo_of_ten_thousand_nodes() -> None:
+    """What Slurm's short states would show as one group, `drained*`, is two: every flag tells groups apart."""
+    groups = parse_text.parse_node_groups((CAPTURES / "sinfo-24.11.5-groups.txt").read_bytes(), (1024, 400, 256))
+    found = {group.hosts: ("+".join((group.base_state, *group.flags)), group.reason) for group in groups}
+    assert found["node[00001,00009]"] == ("IDLE+DRAIN+NOT_RESPONDING", "aa")
+    assert found["node00003"] == ("DOWN+DRAIN+NOT_RESPONDING", "aa")
+    assert found["node[00006-00008,00010-10000]"] == ("IDLE+NOT_RESPONDING", "x")
+    assert sum(len(group.states) for group in groups) == 10003
 
 
 FORGERIES = {
@@ -219,23 +230,24 @@ def sinfo(*rows: tuple[str, str, str]) -> bytes:
 WIDTHS = (8, 40, 20)
 
 
-def test_sinfo_keeps_every_flag_and_names_a_node_once() -> None:
-    output = sinfo(("n1", "down+drain+reboot_issued+not_responding", "a reason of Bob's th"), ("n2", "idle", "none"),
-                   ("n2", "idle", "none"), ("n3", "mixed", "two\nlines"))
-    first, second, third = parse_text.parse_node_states(output, WIDTHS)
+def test_sinfo_keeps_every_flag() -> None:
+    output = sinfo(("n1", "down+drain+reboot_issued+not_responding", "a reason of Bob's th"),
+                   ("n[2,4]", "idle", "none"), ("n3", "mixed", "two\nlines"))
+    first, second, third = parse_text.parse_node_groups(output, WIDTHS)
     assert (first.base_state, first.flags) == ("DOWN", ("DRAIN", "NOT_RESPONDING", "REBOOT_ISSUED"))
     assert first.reason_cut
     assert first.reason == "a reason of Bob's th"
-    assert (second.name, second.base_state, second.flags, second.reason) == ("n2", "IDLE", (), None)
+    assert (second.hosts, second.base_state, second.flags, second.reason) == ("n[2,4]", "IDLE", (), None)
+    assert [state.name for state in second.states] == ["n2", "n4"]
     assert third.reason == "two\nlines"
 
 
 @pytest.mark.parametrize("output", [b"n1\n", sinfo(("n1", "idle", "none"))[:-1], sinfo(("", "idle", "none")),
-                                    sinfo(("n1234567", "idle", "none")), sinfo(("n1", "", "none")),
+                                    sinfo(("n1", "", "none")),
                                     sinfo(("n1", "x" * 40, "none"))])
 def test_sinfo_that_is_damaged_or_cut_off(output: bytes) -> None:
     with pytest.raises(Unreadable):
-        parse_text.parse_node_states(output, WIDTHS)
+        parse_text.parse_node_groups(output, WIDTHS)
 
 
 def test_events_of_nodes() -> None:

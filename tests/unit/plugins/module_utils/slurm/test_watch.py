@@ -11,11 +11,12 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.error
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import settings
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import parse_event
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.source import Partial
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.hostlist import HostlistError
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import (
     AccountingRecord,
     Job,
     JobState,
-    NodeState,
+    NodeGroup,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.watch import SlurmWatch
 
@@ -43,8 +44,8 @@ class Cluster:
             raise TimedOut("sinfo did not end within 10 s")
         return value
 
-    async def node_states(self):
-        return self._answer([NodeState(name, *state) for name, state in self.nodes.items()])
+    async def node_groups(self):
+        return self._answer([NodeGroup(name, *state) for name, state in self.nodes.items()])
 
     async def job_states(self, ids=None):
         jobs = self.queued if ids is None else {**self.ended, **self.queued}
@@ -112,7 +113,8 @@ def test_a_storm_of_nodes_is_one_event_and_lasts():
 
 
 def test_a_node_whose_name_could_be_code_never_gets_into_an_event():
-    assert Watching(Cluster(nodes={HOSTILE: ("DOWN", (), "Node unexpectedly rebooted")})).look() == []
+    with pytest.raises(HostlistError):
+        Watching(Cluster(nodes={HOSTILE: ("DOWN", (), "Node unexpectedly rebooted")})).look()
 
 
 def test_without_accounting_nodes_and_the_queue_are_watched_and_the_trouble_is_told():
