@@ -2,11 +2,17 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # shellcheck shell=bash
-# Sourced by the scripts beside it: where the checkout and the cache are, and how to say things.
+# Sourced by the scripts beside it: where the checkout and the cache are, how to say things, and --help, for which they
+# show the text at their top.
 
 CHECKOUT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 CACHE=${JOB_RECOVERY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/mission-control-job-recovery}
 export CHECKOUT CACHE
+
+if [ "${1-}" = --help ] || [ "${1-}" = -h ]; then
+    sed -n '6,/^[^#]/s/^# \{0,1\}//p' "$CHECKOUT/tools/${0##*/}"
+    exit 0
+fi
 
 say() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
 

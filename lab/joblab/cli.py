@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from . import faults, host, instance, lifecycle, progress, slurm, ssh, status
+from . import faults, host, instance, lifecycle, processes, progress, slurm, ssh, status
 from .errors import LabError
 
 
@@ -45,6 +45,7 @@ def up(arguments: Sequence[str]) -> int:
     lab = instance.from_environment()
     if options.check:
         host.check(lab)
+        processes.check_owner(lab)
         progress.note("This machine can run the lab")
         return 0
     lifecycle.up(lab, with_kubernetes=options.only != "slurm", settings=options.set, verify_cache=options.verify_cache)

@@ -46,7 +46,6 @@ def _host(instance: Instance, host: str) -> dict[str, str]:
     variables = {"ansible_host": instance.address(host)}
     if host != HEAD:
         variables["job_recovery_bmc_url"] = bmc_url(instance, host)
-        variables["job_recovery_smbios_uuid"] = instance.smbios_uuid(host)
     return variables
 
 

@@ -57,8 +57,9 @@ class ActionModule(ActionBase):
 
 
 def _options(role: str) -> Mapping[str, Any]:
-    path = _ROLES / role / "meta/argument_specs.yml"
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the other one would take seconds for many hosts
     try:
-        return yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))["argument_specs"]["main"].get("options", {})
+        text = (_ROLES / role / "meta/argument_specs.yml").read_bytes()
+        return yaml.load(text, Loader=loader)["argument_specs"]["main"].get("options", {})  # noqa: S506 - safe ones
     except (OSError, yaml.YAMLError, KeyError):
         raise AnsibleActionFail("validate_settings: there is no role %s with a specification" % role) from None
