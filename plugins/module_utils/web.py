@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import base64
-import json
 import ssl
 from dataclasses import dataclass
 from typing import Any, Mapping, Optional
 from urllib.parse import urlsplit
 
+from ansible_collections.mission_control.job_recovery.plugins.module_utils import json_text
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import BadInput, Unreadable
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.http import Reply, Server, ask
 
@@ -132,8 +132,8 @@ def account(kind: str, user: str, password: str) -> Account:
 def json_of(reply: Reply) -> Optional[dict[str, Any]]:
     """The JSON object of an answer, None where it is none."""
     try:
-        parsed = json.loads(reply.body)
-    except (ValueError, RecursionError):
+        parsed = json_text.loads(reply.body)
+    except ValueError:
         return None
     return parsed if isinstance(parsed, dict) else None
 

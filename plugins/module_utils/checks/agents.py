@@ -10,10 +10,10 @@ Nodes that boot from a common image lose what was installed on them; here they a
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from typing import Any, Mapping, Optional, Sequence
 
+from ansible_collections.mission_control.job_recovery.plugins.module_utils import json_text
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks.model import (
     FAILED,
     PASSED,
@@ -141,8 +141,8 @@ def _installed(told: Mapping[str, str]) -> bool:
 
 def _works(told: Mapping[str, str]) -> bool:
     try:
-        answer = json.loads(told.get("probe", ""))
-    except (ValueError, RecursionError):
+        answer = json_text.loads(told.get("probe", ""))
+    except ValueError:
         return False
     return isinstance(answer, dict) and answer.get("ok") is True
 

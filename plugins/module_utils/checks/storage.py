@@ -9,10 +9,10 @@ name; the old beta annotation still counts; only the text `true` does.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any, Collection, Mapping, Optional, Sequence
 
+from ansible_collections.mission_control.job_recovery.plugins.module_utils import json_text
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks.cluster import Cluster
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks.components import LOCAL_PATH, NFS
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks.verdict import (
@@ -205,8 +205,8 @@ def _local_path_config(cluster: Cluster, provisioner: Workload) -> Mapping[str, 
     for name in _config_maps(provisioner.pod):
         thing = cluster.one("configmaps", provisioner.namespace, name) or {}
         try:
-            config = json.loads(reading.text(reading.part(thing, "data"), _LOCAL_PATH_CONFIG))
-        except (ValueError, RecursionError):
+            config = json_text.loads(reading.text(reading.part(thing, "data"), _LOCAL_PATH_CONFIG))
+        except ValueError:
             continue
         if isinstance(config, dict):
             return config

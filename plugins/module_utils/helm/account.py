@@ -13,6 +13,7 @@ import stat
 from dataclasses import dataclass
 from typing import Any, Mapping, Optional
 
+from ansible_collections.mission_control.job_recovery.plugins.module_utils import json_text
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import BadInput, Unreadable
 
 _DOCKER_HUB = "https://index.docker.io/v1/"
@@ -61,7 +62,7 @@ def read(params: Mapping[str, Any], host: str) -> Optional[Account]:
 def from_docker(text: str, path: str, host: str) -> Account:
     """The account of `host` in a Docker config.json. Raises `Unreadable` and `BadInput`."""
     try:
-        data = json.loads(text)
+        data = json_text.loads(text)
     except ValueError:
         data = None
     auths = data.get("auths") if isinstance(data, Mapping) else None

@@ -20,6 +20,7 @@ import zlib
 from dataclasses import dataclass, replace
 from typing import Any, Iterable, Mapping, Optional
 
+from ansible_collections.mission_control.job_recovery.plugins.module_utils import json_text
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Absent, Unreadable
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import reading
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.client import (
@@ -184,7 +185,7 @@ def encoded(record: Mapping[str, Any]) -> str:
 def _decoded(text: str, where: str) -> dict[str, Any]:
     try:
         packed = base64.b64decode(base64.b64decode(text, validate=True), validate=True)
-        record = json.loads(gzip.decompress(packed) if packed.startswith(_GZIP) else packed)
+        record = json_text.loads(gzip.decompress(packed) if packed.startswith(_GZIP) else packed)
     except (binascii.Error, ValueError, OSError, EOFError, zlib.error):
         record = None
     if not isinstance(record, dict):

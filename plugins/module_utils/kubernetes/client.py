@@ -23,6 +23,7 @@ try:
 except ImportError:  # said clearly at use
     urllib3 = None
 
+from ansible_collections.mission_control.job_recovery.plugins.module_utils import json_text
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import (
     Absent,
     BadInput,
@@ -434,7 +435,7 @@ def _parts(response: Any) -> Iterator[bytes]:
 
 def _parse(body: bytes) -> Optional[Object]:
     try:
-        parsed = json.loads(body)
+        parsed = json_text.loads(body)
     except ValueError:
         return None
     return parsed if isinstance(parsed, dict) else None

@@ -45,7 +45,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.kuber
     Result,
     module_result,
 )
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.reading import printable
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.reading import part, printable
 
 MAX_NAME = 63  # a Job's name becomes a label's value and the start of its pods' host names
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?/[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?\Z")
@@ -166,6 +166,13 @@ def new_job(job: Mapping[str, Any], name: str, origin: Origin) -> dict[str, Any]
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
 
 
+def completions_of(job: Mapping[str, Any]) -> Optional[int]:
+    """How many completions an Indexed Job wants; None of any other. `job` is the object as the server gave it."""
+    spec = part(job, "spec")
+    wanted = spec.get("completions") if spec.get("completionMode") == "Indexed" else None
+    return wanted if isinstance(wanted, int) else None
+
+
 def shown(job: JobView) -> dict[str, Any]:
     """What of a Job is ours to change, as plain data."""
     try:
@@ -239,8 +246,7 @@ def rerun(
         return Result(key, REFUSED, "it is gone: somebody deleted it, or its time to live was over")
     job = job_view(raw)
     try:
-        completions = raw["spec"].get("completions") if raw["spec"].get("completionMode") == "Indexed" else None
-        plan = plan_rerun(job, uid, pods_of(client, job), nodes_proved_off, max_attempts, completions)
+        plan = plan_rerun(job, uid, pods_of(client, job), nodes_proved_off, max_attempts, completions_of(raw))
     except Unreadable as exc:
         return Result(key, REFUSED, str(exc), shown(job), shown(job))
     before = shown(job)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Mapping, Optional, Pattern
 
+from ansible_collections.mission_control.job_recovery.plugins.module_utils import json_text
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Unreadable
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import causes
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.reading import (
@@ -22,10 +23,12 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.kuber
     controller,
     epoch,
     first_text,
+    given_text,
     items,
     owner_text,
     part,
     text,
+    texts,
 )
 
 NODE_ANNOTATION = "mission-control/job-recovery"  # on nodes that we cordoned
@@ -242,7 +245,7 @@ def node_view(node: Mapping[str, Any], lease: Optional[Mapping[str, Any]] = None
             Taint(text(taint, "key"), text(taint, "value"), text(taint, "effect")) for taint in items(spec, "taints")
         ),
         lease_renewed_at=epoch(part(lease or {}, "spec").get("renewTime")),
-        ownership=annotations.get(NODE_ANNOTATION),
+        ownership=given_text(annotations, NODE_ANNOTATION),
         held=HOLD_ANNOTATION in annotations,
         addresses=tuple(text(address, "address") for address in items(status, "addresses")),
         capacity={str(key): str(value) for key, value in part(status, "capacity").items()},
@@ -274,7 +277,7 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
         ended_at=causes.ended_at(status),
         mirror=MIRROR_ANNOTATION in part(metadata, "annotations"),
         local_data=any("emptyDir" in volume for volume in items(spec, "volumes")),
-        finalizers=tuple(str(name) for name in metadata.get("finalizers") or ()),
+        finalizers=texts(metadata, "finalizers"),
     )
 
 
@@ -294,8 +297,8 @@ def job_view(job: Mapping[str, Any]) -> JobView:
         reason=text(failure, "reason"),
         failed_at=epoch(failure.get("lastTransitionTime")),
         conditions=tuple(sorted(true)),
-        opt_in=annotations.get(OPT_IN_ANNOTATION),
-        record=annotations.get(JOB_ANNOTATION),
+        opt_in=given_text(annotations, OPT_IN_ANNOTATION),
+        record=given_text(annotations, JOB_ANNOTATION),
         owner=_job_owner(metadata, spec),
         backoff_limit=limit if isinstance(limit, int) else 6,
         deleted=bool(metadata.get("deletionTimestamp")),
@@ -311,7 +314,7 @@ def origin_of(job: JobView) -> Origin:
     if job.record is None:
         return Origin(job.uid, job.name)
     try:
-        data = json.loads(job.record)
+        data = json_text.loads(job.record)
         origin = Origin(
             uid=_checked(_UID, data["origin"]),
             name=_checked(_JOB_NAME, data["name"]),
@@ -319,7 +322,7 @@ def origin_of(job: JobView) -> Origin:
             attempt=int(_checked(_NUMBER, str(data["attempt"]))),
             rerun_as=_checked(_JOB_NAME, data["rerun_as"]) if "rerun_as" in data else "",
         )
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError):
         raise Unreadable(
             "Job %s: its annotation %s is not readable" % (job.key, JOB_ANNOTATION), "remove or repair it"
         ) from None

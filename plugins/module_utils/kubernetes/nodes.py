@@ -16,6 +16,7 @@ from datetime import datetime, timezone
 from enum import Enum
 from typing import Any, Callable, Mapping, Optional, Sequence
 
+from ansible_collections.mission_control.job_recovery.plugins.module_utils import json_text
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import (
     Absent,
     BadInput,
@@ -99,9 +100,9 @@ def hold_of(node: NodeView) -> Optional[Hold]:
     if node.ownership is None:
         return None
     try:
-        data = json.loads(node.ownership)
+        data = json_text.loads(node.ownership)
         incident, previous, since = data["incident"], data["previous"]["unschedulable"], epoch(data["time"])
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError):
         return None
     if not isinstance(incident, str) or not isinstance(previous, bool):
         return None

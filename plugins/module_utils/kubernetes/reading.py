@@ -29,6 +29,18 @@ def text(thing: Mapping[str, Any], key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
+def given_text(thing: Mapping[str, Any], key: str) -> Optional[str]:
+    """The text under `key`, which may be empty, or None."""
+    value = thing.get(key)
+    return value if isinstance(value, str) else None
+
+
+def texts(thing: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    """The texts in the list under `key`, or none."""
+    value = thing.get(key)
+    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
+
+
 def first_text(thing: Mapping[str, Any], keys: Iterable[str]) -> str:
     """The first text that is not empty under one of `keys`."""
     return next((found for found in (text(thing, key) for key in keys) if found), "")

@@ -13,7 +13,6 @@ stays small.
 
 from __future__ import annotations
 
-import json
 import logging
 import random
 import threading
@@ -21,6 +20,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Callable, Generic, Mapping, Optional, TypeVar
 
+from ansible_collections.mission_control.job_recovery.plugins.module_utils import json_text
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import (
     Forbidden,
     RecoveryError,
@@ -69,8 +69,8 @@ def parse_event(line: bytes, path: str) -> Event:
         Unreachable, Forbidden ...: what another ERROR event says.
     """
     try:
-        data = json.loads(line)
-    except (ValueError, RecursionError) as exc:
+        data = json_text.loads(line)
+    except ValueError as exc:
         raise Unreadable("Kubernetes API: a watch on %s answered no JSON" % path) from exc
     thing = data.get("object") if isinstance(data, dict) else None
     if not isinstance(thing, dict):

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import json
 import re
 import socket
 import threading
@@ -20,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Optional, Sequence
 
+from ansible_collections.mission_control.job_recovery.plugins.module_utils import json_text
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import (
     Absent,
     BadInput,
@@ -209,7 +209,7 @@ def read_answer(address: str, finished: Finished, verb: str) -> dict[str, Any]:
 
 def _helper_answer(address: str, line: str, verb: str) -> dict[str, Any]:
     try:
-        answer = json.loads(line)
+        answer = json_text.loads(line)
     except ValueError:
         answer = None
     if not isinstance(answer, dict) or not isinstance(answer.get("ok"), bool):

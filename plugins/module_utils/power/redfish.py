@@ -10,12 +10,12 @@ more. A BMC is believed only after it has told the UUID of the machine that is m
 from __future__ import annotations
 
 import base64
-import json
 import ssl
 import time
 from dataclasses import dataclass
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
+from ansible_collections.mission_control.job_recovery.plugins.module_utils import json_text
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import (
     Absent,
     BadInput,
@@ -207,7 +207,7 @@ def read_system(url: str, reply: Reply) -> PowerState:
     if reply.status != 200:
         raise _status_error(url, reply)
     try:
-        system = json.loads(reply.body)
+        system = json_text.loads(reply.body)
     except ValueError:
         system = None
     if not isinstance(system, dict) or "PowerState" not in system:

@@ -11,9 +11,10 @@ further than a short `repr` in the refusal.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any, Optional
+
+from ansible_collections.mission_control.job_recovery.plugins.module_utils import json_text
 
 REQUEUE = "requeue"
 SINGLETON = "singleton_dependency"
@@ -55,8 +56,8 @@ def parse(text: Optional[str]) -> OptIn:
     if len(stripped) > _MAX_TEXT:
         return OptIn(problem="the text has more than %d characters" % _MAX_TEXT)
     try:
-        data = json.loads(stripped)
-    except (ValueError, RecursionError):
+        data = json_text.loads(stripped)
+    except ValueError:
         return OptIn(problem="no JSON: %s" % _quote(stripped)) if "APS" in stripped else NOTHING
     if not isinstance(data, dict) or "APS" not in data:
         return NOTHING

@@ -12,12 +12,12 @@ does): where that is accepted, it is the permission that is missing.
 from __future__ import annotations
 
 import hashlib
-import json
 import time
 from dataclasses import dataclass
 from typing import Any, Mapping, Optional
 from urllib.parse import quote, urlencode, urljoin, urlsplit
 
+from ansible_collections.mission_control.job_recovery.plugins.module_utils import json_text
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import (
     Absent,
     Forbidden,
@@ -361,7 +361,7 @@ def _check_digest(body: bytes, digest: str, name: str) -> None:
 
 def _json_object(body: bytes, what: str) -> Mapping[str, Any]:
     try:
-        read = json.loads(body)
+        read = json_text.loads(body)
     except ValueError:
         read = None
     if not isinstance(read, dict):
@@ -371,7 +371,7 @@ def _json_object(body: bytes, what: str) -> Mapping[str, Any]:
 
 def _errors(answer: Answer) -> list[Mapping[str, Any]]:
     try:
-        read = json.loads(answer.body)
+        read = json_text.loads(answer.body)
     except ValueError:
         return []
     errors = read.get("errors") if isinstance(read, dict) else None

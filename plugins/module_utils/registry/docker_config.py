@@ -13,9 +13,11 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Optional, Union
 
+from ansible_collections.mission_control.job_recovery.plugins.module_utils import json_text
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.registry.login import (
     Fault,
     Login,
@@ -115,7 +117,7 @@ def read(data: Union[str, bytes], now: float, old_form: bool = False) -> Config:
 
 def _parse(text: str) -> Any:
     try:
-        return json.loads(text)
+        return json_text.loads(text)
     except ValueError:
         return None
 
@@ -152,8 +154,8 @@ def _looks_like_entry(value: Any) -> bool:
 
 
 def _doubles(entries: tuple[Entry, ...]) -> list[Fault]:
-    places = [entry.place for entry in entries if entry.place]
-    doubled = sorted({place for place in places if places.count(place) > 1})
+    places = Counter(entry.place for entry in entries if entry.place)
+    doubled = sorted(place for place, times in places.items() if times > 1)
     return [Fault("doubled", "%s has more than one entry" % place) for place in doubled]
 
 

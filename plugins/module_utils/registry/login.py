@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import re
 from dataclasses import dataclass
 from typing import Any, Optional
+
+from ansible_collections.mission_control.job_recovery.plugins.module_utils import json_text
 
 #: NVIDIA's registries want this user, literally.
 NVIDIA_USER = "$oauthtoken"
@@ -158,7 +159,7 @@ def expires(password: str) -> Optional[float]:
 
 def _json(text: str) -> dict[str, Any]:
     try:
-        read = json.loads(text)
+        read = json_text.loads(text)
     except ValueError:
         return {}
     return read if isinstance(read, dict) else {}

@@ -10,9 +10,9 @@ was done. Left out is only what is no fault: what a person asked for and nothing
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import Iterable, Mapping, Optional
 
+from ansible_collections.mission_control.job_recovery.plugins.module_utils import json_text
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import (
     JOB_ENDS,
     REPORT,
@@ -180,8 +180,8 @@ def asks_for_recovery(comment: Optional[str]) -> bool:
     if not comment or "auto_resume_mode" not in comment:
         return False
     try:
-        data = json.loads(comment)
-    except (ValueError, RecursionError):
+        data = json_text.loads(comment)
+    except ValueError:
         return True
     return isinstance(data, dict) and isinstance(data.get("APS"), dict)
 

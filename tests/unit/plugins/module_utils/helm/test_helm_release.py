@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 
 import pytest
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import (
@@ -50,6 +51,8 @@ def test_digests_are_only_those_that_we_wrote(description, digests):
         base64.b64encode(base64.b64encode(b"\x1f\x8bcut")).decode(),
         base64.b64encode(base64.b64encode(b"[1]")).decode(),
         base64.b64encode(base64.b64encode(b"{}")).decode(),
+        base64.b64encode(base64.b64encode(b"[" * 100_000)).decode(),
+        base64.b64encode(base64.b64encode(gzip.compress(b"[" * 100_000))).decode(),
     ],
 )
 def test_what_cannot_be_read_is_said_without_its_content(data):

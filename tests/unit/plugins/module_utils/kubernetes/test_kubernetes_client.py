@@ -84,6 +84,8 @@ def test_requests_in_kubernetes_words(method, path, words):
         (302, b"", BadInput, "302"),
         (200, b"<html>", Unreadable, "no JSON"),
         (200, b"[1]", Unreadable, "no JSON"),
+        (200, b"[" * 100_000, Unreadable, "no JSON"),
+        (503, b"{" * 100_000, Unreachable, "503"),
     ],
 )
 def test_an_answer_is_one_of_our_errors(api, client, code, body, error, words):

@@ -108,6 +108,7 @@ def test_the_command_line(ssh: Ssh) -> None:
         ({"rc": 0, "stdout": "Welcome\n"}, Unreadable),
         ({"stdout": '{"job_recovery_node":1,'}, Unreadable),
         ({"stdout": '["job_recovery_node"]'}, Unreadable),
+        ({"stdout": "[" * 50000 + '"job_recovery_node"'}, Unreadable),
         ({"stdout": '{"job_recovery_node":1,"verb":"reboot","ok":true}'}, Unreadable),
         ({"stdout": '{"job_recovery_node":2,"verb":"probe","ok":true}'}, Unreadable),
         ({"stdout": '{"job_recovery_node":1,"verb":"probe","ok":"yes"}'}, Unreadable),

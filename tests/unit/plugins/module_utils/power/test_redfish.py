@@ -130,8 +130,9 @@ def get_answers(status: int, body: bytes = b"", headers: Optional[dict] = None) 
         (get_answers(200, b"[]"), Unreadable),
         (get_answers(200, b'{"Members": []}'), Unreadable),
         (get_answers(200, b" " * 1100000), Unreadable),
+        (get_answers(200, b"[" * 100000), Unreadable),
     ],
-    ids=["401", "403", "404", "503", "redirect", "html", "list", "collection", "endless"],
+    ids=["401", "403", "404", "503", "redirect", "html", "list", "collection", "endless", "deep"],
 )
 def test_odd_answers_are_errors_without_secrets(bmc: Bmc, power: Power, answer: Any, error: type) -> None:
     bmc.on_get = answer

@@ -257,7 +257,7 @@ def test_a_registry_that_does_not_take_its_own_tokens(registry, ask):
         image(ask(), "lab/busybox:1")
 
 
-@pytest.mark.parametrize("body", [b"<html>Log in to the hotel's network</html>", b"[]", b""])
+@pytest.mark.parametrize("body", [b"<html>Log in to the hotel's network</html>", b"[]", b"", b"[" * 100_000])
 def test_something_else_answers(registry, ask, body):
     def page(handler):
         handler.answer(200, body, {"Content-Type": "text/html"})

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 
 import pytest
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.registry import docker_config
@@ -58,6 +59,8 @@ def test_right_in_any_form(entry):
         ("[]", "it is JSON, but no object", None),
         ('"%s"' % b64(PAIR), "it is JSON, but no object", None),
         ("null", "it is no JSON", None),
+        ("[" * 100_000, "it is no JSON", None),
+        (b64("[" * 100_000), "it is no JSON", None),
         ("{}", "it has no level auths, so the kubelet finds no credentials in it", None),
         (json.dumps({"nvcr.io": GOOD}), "it has no level auths, so the kubelet finds no credentials in it", LOGIN),
         (json.dumps({"Auths": {"nvcr.io": GOOD}}), "its auths is not written in small letters", LOGIN),
@@ -148,6 +151,14 @@ def test_faulty(text, faults, login):
     for line in config.all_faults():
         assert KEY not in line
         assert b64(PAIR) not in line
+
+
+def test_very_many_entries_are_judged_at_once():
+    """An object of the API server may have a megabyte."""
+    text = json.dumps({"auths": {"r%d.example.org" % number: {} for number in range(20_000)}})
+    started = time.process_time()
+    assert len(docker_config.read(text, NOW).entries) == 20_000
+    assert time.process_time() - started < 3
 
 
 def test_a_key_that_is_a_secret_is_not_shown():
