@@ -17,12 +17,13 @@ from typing import Union
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import BadInput
 
 MAX_NAMES = 100_000
+MAX_NAME = 255
 NOTHING = ("", "(null)", "None assigned", "none assigned", "n/a", "N/A")
 # Slurm reads "ALL" in the place of a node name as every node of the cluster.
 EVERYTHING = "ALL"
 
 _MAX_DIGITS = 18
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,254}\Z")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,%d}\Z" % (MAX_NAME - 1))
 _RANGE = re.compile(r"(?P<first>[0-9]+)(?:-(?P<last>[0-9]+))?\Z")
 _NUMBERED = re.compile(r"(?P<prefix>.*?)(?P<digits>[0-9]{1,%d})\Z" % _MAX_DIGITS)
 
@@ -40,9 +41,11 @@ def expand(text: str | None, limit: int = MAX_NAMES) -> list[str]:
     if text is None or text.strip() in NOTHING:
         return []
     pieces = [_split_brackets(item) for item in _split_items(text.strip())]
-    total = sum(_size(parts) for parts in pieces)
-    if total > limit:
-        raise HostlistError("host list %s names %d nodes, more than the limit of %d" % (_short(text), total, limit))
+    total = 0
+    for parts in pieces:
+        total += _size(parts, limit)
+        if total > limit:
+            raise HostlistError("host list %s names more than the limit of %d nodes" % (_short(text), limit))
     names = ["".join(combination) for parts in pieces for combination in itertools.product(*map(_values, parts))]
     for name in names:
         check_name(name)
@@ -132,11 +135,21 @@ def _parse_range(text: str, item: str) -> tuple[int, int, int]:
     return int(first), int(last), len(first)
 
 
-def _size(parts: list[_Piece]) -> int:
-    size = 1
+def _size(parts: list[_Piece], limit: int) -> int:
+    """How many names an item stands for; counted no further than beyond the limit, so that no name is made for it.
+
+    Raises:
+        HostlistError: its names are longer than any name can be.
+    """
+    size, length = 1, 0
     for part in parts:
-        if not isinstance(part, str):
-            size *= sum(last - first + 1 for first, last, _width in part)
+        if isinstance(part, str):
+            length += len(part)
+        else:
+            length += min(width for _first, _last, width in part)
+            size = min(size * sum(last - first + 1 for first, last, _width in part), limit + 1)
+    if length > MAX_NAME:
+        raise HostlistError("a name of %d characters is not the name of a node" % length)
     return size
 
 

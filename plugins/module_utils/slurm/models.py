@@ -394,11 +394,8 @@ def split_node_state(words: Iterable[str]) -> tuple[str, tuple[str, ...]]:
 
 
 def _split_suffixes(word: str) -> tuple[str, list[str]]:
-    suffixes = []
-    while len(word) > 1 and word[-1] in NODE_SUFFIXES:
-        suffixes.append(NODE_SUFFIXES[word[-1]])
-        word = word[:-1]
-    return word, suffixes
+    name = word[:1] + word[1:].rstrip("".join(NODE_SUFFIXES))
+    return name, [NODE_SUFFIXES[mark] for mark in reversed(word[len(name):])]
 
 
 def split_job_state(words: Iterable[str]) -> tuple[str, tuple[str, ...]]:

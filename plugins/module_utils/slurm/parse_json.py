@@ -9,10 +9,10 @@ times too. Fields that are missing in a version are None; fields that decide (na
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any
 
+from ansible_collections.mission_control.job_recovery.plugins.module_utils import json_text
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Unreadable
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import models, values
 
@@ -30,23 +30,22 @@ def parse_jobs(output: str) -> list[models.Job]:
 def errors(output: str) -> list[str]:
     """Return what the answer itself calls errors, as texts; none where the output is no JSON."""
     try:
-        answer = json.loads(output)
+        answer = json_text.loads(output)
     except ValueError:
         return []
     found = answer.get("errors") if isinstance(answer, dict) else None
-    return [_error_text(error) for error in found or []]
+    return [_error_text(error) for error in found] if isinstance(found, list) else []
 
 
 def _error_text(error: Any) -> str:
-    if not isinstance(error, dict):
-        return str(error)
-    return str(error.get("error") or error.get("description") or error)
+    said = (error.get("error") or error.get("description")) if isinstance(error, dict) else error
+    return said if isinstance(said, str) else values.shown(said)
 
 
 def records(output: str, key: str) -> list[dict[str, Any]]:
     """Return the objects under a key; raise `Unreadable` where there is no list of them."""
     try:
-        answer = json.loads(output)
+        answer = json_text.loads(output)
     except ValueError as exc:
         raise Unreadable("Slurm's answer is not JSON: %s" % exc) from None
     records = answer.get(key) if isinstance(answer, dict) else None
@@ -154,14 +153,14 @@ def _words(record: dict[str, Any], key: str, required: bool = True) -> list[str]
         return found
     if found is None and not required:
         return []
-    raise Unreadable("%s is %r in Slurm's JSON" % (key, found))
+    raise Unreadable("%s is %s in Slurm's JSON" % (key, values.shown(found)))
 
 
 def _string(record: dict[str, Any], key: str) -> str | None:
     found = record.get(key)
     if found is None or isinstance(found, str):
         return found
-    raise Unreadable("%s is %r in Slurm's JSON, not a text" % (key, found))
+    raise Unreadable("%s is %s in Slurm's JSON, not a text" % (key, values.shown(found)))
 
 
 def _list(record: dict[str, Any], key: str) -> tuple[str, ...]:
@@ -171,9 +170,9 @@ def _list(record: dict[str, Any], key: str) -> tuple[str, ...]:
         return ()
     if isinstance(found, str):
         found = found.split(",")
-    if not isinstance(found, list):
-        raise Unreadable("%s is %r in Slurm's JSON, not a list" % (key, found))
-    return tuple(str(name) for name in found if values.text(str(name)))
+    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+        raise Unreadable("%s is %s in Slurm's JSON, not a list of names" % (key, values.shown(found)))
+    return tuple(name for name in found if values.text(name))
 
 
 def _boolean(record: dict[str, Any], key: str) -> bool | None:
@@ -194,6 +193,8 @@ def _exit_code(found: Any) -> str | None:
         status = values.integer(found)
         return None if status is None else values.exit_code_of_status(status)
     signal = found.get("signal") or {}
+    if not isinstance(signal, dict):
+        raise Unreadable("signal is %s in Slurm's JSON, not an object" % values.shown(signal))
     signal_id = values.integer(signal.get("id", signal.get("signal_id")))
     code = values.integer(found.get("return_code"))
     return "%d:%d" % (code or 0, signal_id or 0)

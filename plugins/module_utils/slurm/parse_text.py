@@ -27,7 +27,7 @@ _JOB_FREE = frozenset(
         "SubmitLine", "MailUser", "Extra", "Dependency", "Network",
     ]
 )
-# The first keys of a record's lines, in the order in which Slurm prints them. Others may stand between them.
+# The first keys of the lines that we read, in the order in which Slurm prints them. Others may stand between them.
 _NODE_ORDER = ("NodeName", "CPUAlloc", "AvailableFeatures", "ActiveFeatures", "Gres", "NodeAddr", "OS", "RealMemory",
                "State", "Partitions", "BootTime", "LastBusyTime", "CfgTRES", "AllocTRES", "CurrentWatts", "Reason",
                "Comment", "Extra")
@@ -39,7 +39,7 @@ _NODE_REQUIRED = ("NodeName", "State", "RealMemory")
 _JOB_REQUIRED = ("JobId", "JobState", "UserId", "Requeue", "NodeList", "SubmitTime", "Partition")
 
 _KEY_LINE = re.compile(r" {3}([A-Za-z][A-Za-z0-9_/:]*)=")
-_PAIR = re.compile(r"(\S+?)=(\S*)")
+_KEY = re.compile(r"(?:\A| )([A-Za-z][A-Za-z0-9_/:]*)=")
 _REASON_STAMP = re.compile(r"\A(?P<text>.*) \[(?P<user>[^\[\]@]*)@(?P<time>[^\[\]]*)\]\Z", re.DOTALL)
 
 Fields = dict[str, str]
@@ -91,57 +91,55 @@ def _fields(lines: list[str], free: frozenset[str], order: tuple[str, ...], requ
     Raises:
         Unreadable: a key twice, a line out of order, a required key missing: the record is damaged or forged.
     """
-    fields: Fields = {}
-    rank, last_free = -1, None
+    fields: dict[str, list[str]] = {}
+    rank, text = -1, None  # `text`: the free text that a line without a key belongs to
     for position, line in enumerate(lines):
-        match = _KEY_LINE.match(line) if position else re.match(r"()", line)
-        if not match:
-            _continue(fields, last_free, line, lines)
+        if position and not _KEY_LINE.match(line):
+            _continue(text, line, lines)
             continue
-        pairs = _pairs(line.strip() if position == 0 else line[3:], free)
-        first = pairs[0][0]
-        if first in order:
-            if order.index(first) < rank:
-                raise _damaged(lines, "line %s is out of order" % first)
-            rank = order.index(first)
+        pairs = [(key, [value]) for key, value in _pairs(line.strip() if position == 0 else line[3:], free)]
+        text = pairs[-1][1] if pairs[-1][0] in free else None
+        rank = max(rank, _rank(pairs[0][0], order, rank, lines))
         for key, value in pairs:
             if key in fields:
                 raise _damaged(lines, "%s stands there twice" % key)
-            fields[key] = value
-        last_free = pairs[-1][0] if pairs[-1][0] in free else None
+            # what we read stands in lines that we know: another line may be a user's, and its keys count for nothing
+            if pairs[0][0] in order:
+                fields[key] = value
     missing = [key for key in required if key not in fields]
     if missing:
         raise _damaged(lines, "%s is missing" % ", ".join(missing))
-    return fields
+    return {key: "\n".join(parts) for key, parts in fields.items()}
+
+
+def _rank(first: str, order: tuple[str, ...], least: int, lines: list[str]) -> int:
+    """The place of a line in Slurm's order, -1 for one that we do not know."""
+    found = order.index(first) if first in order else -1
+    if -1 < found < least:
+        raise _damaged(lines, "line %s is out of order" % first)
+    return found
 
 
 def _pairs(line: str, free: frozenset[str]) -> list[tuple[str, str]]:
-    """Read `A=1 B=2 Reason=all the rest`."""
-    pairs: list[tuple[str, str]] = []
-    position = 0
-    while True:
-        match = _PAIR.match(line, position)
-        if not match:
-            break
-        if match.group(1) in free:
-            pairs.append((match.group(1), line[match.start(2):]))
-            break
-        pairs.append((match.group(1), match.group(2)))
-        position = match.end()
-        while line[position:position + 1] == " ":
-            position += 1
-    if not pairs:
+    """Read `A=1 B=2 Reason=all the rest`; a value goes on to the next key, so that none is cut at a blank in it."""
+    keys = list(_KEY.finditer(line))
+    if not keys or keys[0].start():
         raise Unreadable("%r is no line of `scontrol show`" % line[:80])
+    pairs: list[tuple[str, str]] = []
+    for key, end in zip(keys, [*(following.start() for following in keys[1:]), len(line)]):
+        if key.group(1) in free:
+            return [*pairs, (key.group(1), line[key.end():])]
+        pairs.append((key.group(1), line[key.end():end].strip(" ")))
     return pairs
 
 
-def _continue(fields: Fields, last_free: str | None, line: str, lines: list[str]) -> None:
+def _continue(text: list[str] | None, line: str, lines: list[str]) -> None:
     """Append a line without a key to the free text before it."""
     if not line.strip():
         return
-    if last_free is None:
+    if text is None:
         raise _damaged(lines, "unexpected line %r" % line[:80])
-    fields[last_free] += "\n" + line.strip()
+    text.append(line.strip())
 
 
 def _damaged(lines: list[str], why: str) -> Unreadable:
@@ -231,7 +229,7 @@ def _job(fields: Fields) -> models.Job:
 
 def _user(value: str) -> tuple[str | None, int | None]:
     """`alice(1000)`; a user without a name is `1000(1000)`, or `(null)(1000)`."""
-    match = re.match(r"(.*)\(([0-9]+)\)\Z", value)
+    match = re.match(r"(.*)\(([0-9]{1,20})\)\Z", value)
     if not match:
         return values.text(value), None
     return values.text(match.group(1)), int(match.group(2))
@@ -335,7 +333,7 @@ def parse_accounting(row: Fields) -> models.AccountingRecord:
 
 def accounting_state(value: str) -> tuple[str, int | None]:
     """`CANCELLED by 1060117917` is the state CANCELLED, and who did it; an unknown state is kept as it is."""
-    match = re.match(r"(?P<state>[A-Z_]+)(?:\+)?(?: by (?P<uid>[0-9]+))?\Z", value.strip())
+    match = re.match(r"(?P<state>[A-Z_]+)(?:\+)?(?: by (?P<uid>[0-9]{1,20}))?\Z", value.strip())
     if not match:
         raise Unreadable("%r is not the state of a job" % value[:80])
     uid = match.group("uid")

@@ -66,6 +66,7 @@ _TOOLS = (
 # slurmctld appends its own messages to a reason that is there already (set_node_reason in node_mgr.c); some of its
 # callers join by a comma instead.
 _SEPARATORS = (" : ", ", ")
+_MARKS = re.compile("|".join(map(re.escape, (*_SEPARATORS, "(", ")"))))
 # Messages that tell where a repair stands, and no new fault of the node.
 _PROGRESS = ("reboot issued", "reboot complete", "Not responding")
 
@@ -76,16 +77,14 @@ def split_reason(reason: str | None) -> list[str]:
     """Split `Low CPUs, Low RealMemory (reported:1 < 2) : Not responding` into its parts; parentheses hold together."""
     parts, depth, start = [], 0, 0
     text = (reason or "").strip()
-    for position, character in enumerate(text):
-        if character == "(":
+    for mark in _MARKS.finditer(text):
+        if mark.group() == "(":
             depth += 1
-        elif character == ")":
+        elif mark.group() == ")":
             depth = max(0, depth - 1)
         elif depth == 0:
-            for separator in _SEPARATORS:
-                if position >= start and text.startswith(separator, position):
-                    parts.append(text[start:position].strip())
-                    start = position + len(separator)
+            parts.append(text[start:mark.start()].strip())
+            start = mark.end()
     parts.append(text[start:].strip())
     return [part for part in parts if part]
 

@@ -18,9 +18,9 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm
 NULLS = frozenset(
     ("", "NONE", "None", "N/A", "n/a", "Unknown", "UNKNOWN", "(null)", "UNLIMITED", "INFINITE", "Partition_Limit")
 )
-# slurm.h: NO_VAL, NO_VAL64; INFINITE, INFINITE64.
-_NO_VALUES = (0xFFFFFFFE, 0xFFFFFFFFFFFFFFFE)
-_INFINITE_VALUES = (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)
+# slurm.h: NO_VAL, NO_VAL64; INFINITE, INFINITE64. JSON of older versions knows signed numbers only.
+_NO_VALUES = (0xFFFFFFFE, 0xFFFFFFFFFFFFFFFE, -2)
+_INFINITE_VALUES = (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF, -1)
 
 Number = Union[int, float]
 
@@ -42,24 +42,46 @@ def number(value: Any) -> Number | None:
     if isinstance(value, dict):
         return _number_object(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise Unreadable("%r is not a number of Slurm's JSON" % (value,))
+        raise _no_number(value)
     if value in _NO_VALUES:
         return None
-    return math.inf if value in _INFINITE_VALUES else value
+    if value in _INFINITE_VALUES:
+        return math.inf
+    if not value >= 0:  # negative, or no number at all (NaN)
+        raise _no_number(value)
+    return value
 
 
 def _number_object(value: dict[str, Any]) -> Number | None:
-    if "set" not in value or "number" not in value:
-        raise Unreadable("%r is not a number of Slurm's JSON" % (value,))
-    if value.get("infinite"):
+    known, infinite = value.get("set"), value.get("infinite", False)
+    if not isinstance(known, bool) or not isinstance(infinite, bool) or "number" not in value:
+        raise _no_number(value)
+    if infinite:
         return math.inf
-    return number(value["number"]) if value["set"] else None
+    if isinstance(value["number"], dict):
+        raise _no_number(value)
+    return number(value["number"]) if known else None
+
+
+def _no_number(value: Any) -> Unreadable:
+    return Unreadable("%s is not a number of Slurm's JSON" % shown(value))
+
+
+def shown(value: Any) -> str:
+    """A value of JSON in a message: bounded, and of what may be nested deeply only what it is."""
+    if isinstance(value, (dict, list)):
+        return "an object" if isinstance(value, dict) else "a list"
+    return ascii(value)[:80]
 
 
 def integer(value: Any) -> int | None:
     """A whole number of Slurm's JSON, None where there is none or no bound."""
     found = number(value)
-    return None if found is None or found == math.inf else int(found)
+    if found is None or found == math.inf:
+        return None
+    if found != int(found):
+        raise _no_number(value)
+    return int(found)
 
 
 def json_time(value: Any) -> int | None:

@@ -36,12 +36,20 @@ def test_every_form_at_once() -> None:
     ("n[1-2].example.com", ["n1.example.com", "n2.example.com"]),
     (" n1 , n2 ", ["n1", "n2"]),
     ("n_1-a", ["n_1-a"]),
+    ("n[0-1]", ["n0", "n1"]),
+    ("n[00-01]", ["n00", "n01"]),
+    ("n[1,3-4,10]", ["n1", "n3", "n4", "n10"]),
+    ("n[1-2 ,4]", ["n1", "n2", "n4"]),
+    ("n1,n1", ["n1", "n1"]),
+    ("10.0.0.1", ["10.0.0.1"]),
+    ("n" * 255, ["n" * 255]),
 ])
 def test_expand(text: str, names: list[str]) -> None:
     assert expand(text) == names
 
 
-@pytest.mark.parametrize("text", [None, "", "  ", "(null)", "None assigned", "N/A"])
+@pytest.mark.parametrize("text", [None, "", "  ", "\n", "(null)", " (null) ", "None assigned", "none assigned", "N/A",
+                                  "n/a"])
 def test_words_for_nothing(text: str) -> None:
     assert expand(text) == []
 
@@ -49,7 +57,9 @@ def test_words_for_nothing(text: str) -> None:
 @pytest.mark.parametrize("text", [
     "n[1-2", "n1-2]", "n[[1-2]]", "n]1[", "n[", "n[]", "n[1-]", "n[-1]", "n[a-b]", "n[2-1]", "n[1-2-3]", "n[1,]",
     "n1,,n2", ",", "n1,", "-n1", "n 1", "n1;id", "n$(id)", "ALL", "all", "n/1", "{{ n }}", "n1\nn2", "n" * 300,
-    "n[%s]" % ("9" * 5000),
+    "n[%s]" % ("9" * 5000), "n[1-2]]", "[", "]", "[]", "n[1 2]", "n[0x1-0x2]", "n[\u0661-\u0662]", "n[+1]",
+    "n[1-2],", ",n1", "n1 n2", "n1;n2", "n1,-x", "n1,ALL", "n[1-2].ALL/..", "n\x00", "\u00e9", "n1,(null)", "n" * 256,
+    "n" * 254 + "[1-99]", "n" + "[0-9]" * 5000, "[0-99999]" + "x" * 300, "n[%s" % ("[" * 5000),
 ])
 def test_not_a_host_list(text: str) -> None:
     with pytest.raises(HostlistError):
@@ -57,12 +67,19 @@ def test_not_a_host_list(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["n[0-99999999]", "n[0-999]m[0-999]", "n[0-99999]m[0-99999]o[0-99999]",
-                                  "n[1-60000],m[1-60000]"])
+                                  "n[1-60000],m[1-60000]", "n[0-9]" * 40, "n[000000-999999]"])
 def test_too_many_names_are_refused_at_once(text: str) -> None:
     started = time.monotonic()
     with pytest.raises(HostlistError, match="limit"):
         expand(text)
     assert time.monotonic() - started < 0.1
+
+
+@pytest.mark.parametrize("text", ["n[%s]" % ",".join(["1"] * 100_001), ",".join(["n"] * 100_001)])
+def test_too_many_names_one_by_one(text: str) -> None:
+    with pytest.raises(HostlistError, match="limit"):
+        expand(text)
+    assert len(expand(text, limit=100_001)) == 100_001
 
 
 @pytest.mark.parametrize(("names", "text"), [

@@ -36,6 +36,15 @@ def test_every_base_with_every_flag(base: str, flag: str) -> None:
     (["IDLE", "?"], ("IDLE", ("?",))),
     (["IDLE", "FROBNICATED"], ("IDLE", ("FROBNICATED",))),
     (["FROBNICATED"], ("UNKNOWN", ("FROBNICATED",))),
+    (["IDLE?"], ("UNKNOWN", ("IDLE?",))),
+    (["down*~"], ("DOWN", ("NOT_RESPONDING", "POWERED_DOWN"))),
+    (["drain"], ("UNKNOWN", ("DRAIN",))),  # sinfo's short form: its base is lost
+    (["draining"], ("UNKNOWN", ("DRAINING",))),
+    (["drng*"], ("UNKNOWN", ("DRNG", "NOT_RESPONDING"))),
+    (["maint"], ("UNKNOWN", ("MAINTENANCE",))),
+    (["*"], ("UNKNOWN", ("*",))),
+    (["IDLE DRAIN"], ("UNKNOWN", ("IDLE DRAIN",))),
+    (["IDLE", "*" * 100_000], ("IDLE", ("*", "NOT_RESPONDING"))),
     (["IDLE", "DOWN"], ("IDLE", ("DOWN",))),
     ([], ("UNKNOWN", ())),
 ])
@@ -45,7 +54,8 @@ def test_split_node_state(words: list[str], expected: tuple) -> None:
 
 @pytest.mark.parametrize(("state", "understood"), [
     ("IDLE", True), ("DOWN+DRAIN+NOT_RESPONDING", True), ("IDLE+?", False), ("IDLE+FROBNICATED", False),
-    ("UNKNOWN", False), ("INVALID", False), ("FROBNICATED", False), ("IDLE+DOWN", False),
+    ("UNKNOWN", False), ("INVALID", False), ("FROBNICATED", False), ("IDLE+DOWN", False), ("drain", False),
+    ("draining", False), ("maint", False), ("idle+drain+?", False), ("", False), ("IDLE DRAIN", False),
 ])
 def test_understood(state: str, understood: bool) -> None:
     assert node(state).understood is understood
@@ -108,19 +118,37 @@ def test_held(found: models.Job, held: bool) -> None:
     (None, None), (7, 7), (4294967294, None), (18446744073709551614, None), (4294967295, math.inf),
     ({"set": False, "infinite": False, "number": 0}, None), ({"set": True, "infinite": True, "number": 0}, math.inf),
     ({"set": True, "infinite": False, "number": 9}, 9), ({"set": True, "infinite": False, "number": 4294967294}, None),
+    ({"set": True, "infinite": False, "number": 0}, 0), ({"set": False, "infinite": False, "number": 9}, None),
+    ({"set": False, "infinite": True, "number": 9}, math.inf), ({"set": True, "number": 9}, 9), (0, 0), (7.5, 7.5),
+    ({"set": True, "infinite": False, "number": None}, None), (18446744073709551615, math.inf), (-2, None),
+    (-1, math.inf), (1e400, math.inf),
 ])
 def test_json_number(value: object, expected: object) -> None:
     assert values.number(value) == expected
 
 
-@pytest.mark.parametrize("value", ["7", {}, {"set": True}, [1], True])
+@pytest.mark.parametrize("value", ["7", {}, {"set": True}, [1], True, [], -7, float("nan"), -math.inf, {"number": 7},
+                                   {"set": "false", "infinite": False, "number": 7}, {"set": 1, "number": 7},
+                                   {"set": True, "infinite": "no", "number": 7}, {"set": None, "number": 7},
+                                   {"set": True, "infinite": False, "number": {"set": True, "number": 7}}])
 def test_json_number_that_is_none(value: object) -> None:
     with pytest.raises(Unreadable):
         values.number(value)
 
 
+@pytest.mark.parametrize("value", [7.5, 1e-9, {"set": True, "infinite": False, "number": 0.5}])
+def test_half_a_number_is_no_whole_one(value: object) -> None:
+    with pytest.raises(Unreadable):
+        values.integer(value)
+
+
+@pytest.mark.parametrize(("value", "expected"), [(7.0, 7), (None, None), (4294967295, None), (10**300, 10**300)])
+def test_whole_numbers(value: object, expected: object) -> None:
+    assert values.integer(value) == expected
+
+
 @pytest.mark.parametrize("word", ["", "NONE", "N/A", "None", "Unknown", "(null)", "n/a", "UNLIMITED", "INFINITE",
-                                  "Partition_Limit"])
+                                  "Partition_Limit", "UNKNOWN", " N/A ", "  "])
 def test_words_for_nothing(word: str) -> None:
     assert values.text(word) is None
     assert values.text_time(word) is None
@@ -145,14 +173,20 @@ def test_ambiguous_times_are_refused(word: str) -> None:
     ("123456_[9201-10000%500]", values.JobRef(123456, tasks="9201-10000%500")),
     ("715219_23.batch", values.JobRef(715219, task=23, step="batch")), ("123+1", values.JobRef(123, het_offset=1)),
     ("123;clusterA", values.JobRef(123, cluster="clusterA")), ("12.0", values.JobRef(12, step="0")),
-    ("12_[1,3,5-7:2]", values.JobRef(12, tasks="1,3,5-7:2")),
+    ("12_[1,3,5-7:2]", values.JobRef(12, tasks="1,3,5-7:2")), ("12_*", values.JobRef(12, tasks="*")),
+    ("12_[1-9,...]", values.JobRef(12, tasks="1-9,...")), ("12_0", values.JobRef(12, task=0)),
+    (" 7 ", values.JobRef(7)),
+    ("123+0.batch", values.JobRef(123, het_offset=0, step="batch")), ("7.extern", values.JobRef(7, step="extern")),
+    ("12_3;clusterA", values.JobRef(12, task=3, cluster="clusterA")), ("0007", values.JobRef(7)),
 ])
 def test_job_ref(text: object, ref: values.JobRef) -> None:
     assert values.job_ref(text) == ref
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "7;rm -rf /", "7 8", "7_", "7_[", "a", "7\n8", "7,8", None,
-                                  "99999999999999"])
+                                  "99999999999999", "7_[]", "7_[1]x", "7+", "7+x", "7_1_2", "7_1+2", "7.", "7;",
+                                  "7;a;b", True, "\u0667", "7_\u0661", "0x7", "7e3", "[1-3]", "%7", "7_[1\n2]",
+                                  "9" * 5000, "7.batch --all", "{{ 7 }}", "$(id)"])
 def test_not_a_job_id(text: object) -> None:
     with pytest.raises(BadInput):
         values.job_ref(text)

@@ -50,15 +50,31 @@ def test_free_text_of_nodes_invents_nothing() -> None:
     ("x [root@5]", ("x", "root", 5)), ("x [a@1] [root@5]", ("x [a@1]", "root", 5)),
     ("no stamp", ("no stamp", None, None)),
     ("x [root@Unknown]", ("x", "root", None)), ("[node_problem] gpu [root@5]", ("[node_problem] gpu", "root", 5)),
+    ("State=IDLE BootTime=1 [root@5]", ("State=IDLE BootTime=1", "root", 5)), (" [root@5]", ("", "root", 5)),
+    ("x [1060117917@5]", ("x", "1060117917", 5)), ("x [root@5] more", ("x [root@5] more", None, None)),
+    ("x [root@5]\nsecond [bob@6]", ("x\nsecond [bob@6]", "root", 5)), ("x\ny [root@5]", ("x\ny [root@5]", None, None)),
+    ("x [a b@5]", ("x", "a b", 5)), ("x [root@5 ]", ("x", "root", 5)), ("x[root@5]", ("x[root@5]", None, None)),
 ])
 def test_reason_stamp(text: str, expected: tuple) -> None:
     assert parse_text.split_reason_stamp(text) == expected
 
 
-def test_ambiguous_boot_time_is_refused() -> None:
-    text = capture("scontrol_node-24.11-idle.txt").replace("BootTime=1758466931", "BootTime=2025-07-21 14:35:22.UTC")
+@pytest.mark.parametrize("when", [
+    "2025-07-21 14:35:22.UTC", "2025-07-21 14:35:22", "21 Jul 14:35", "Yesterday", "14:35:22", "2025-07-21T14:35:22Z",
+    "2025-07-21T14:35:22+02:00", "2025-07-21T14:35", "2025-13-21T14:35:22", "1.7e9", "-1758466931", "9" * 20,
+])
+def test_ambiguous_times_are_refused(when: str) -> None:
+    whole = capture("scontrol_node-24.11-idle.txt")
+    for key in ("BootTime=1758466931", "SlurmdStartTime=1758467000"):
+        text = whole.replace(key, key.partition("=")[0] + "=" + when)
+        assert text != whole
+        with pytest.raises(Unreadable):
+            parse_text.parse_nodes(text)
+
+
+def test_a_reason_set_at_an_ambiguous_time_is_refused() -> None:
     with pytest.raises(Unreadable):
-        parse_text.parse_nodes(text)
+        parse_text.split_reason_stamp("prolog failed [root@2025-07-21 14:35:22.UTC]")
 
 
 @pytest.mark.parametrize("name", ["scontrol_node_json-22.05-drained.json", "scontrol_node_json-24.11-drained.json"])
@@ -70,6 +86,86 @@ def test_node_of_every_json_version_is_the_same(name: str) -> None:
         boot_time=1758466931, slurmd_start_time=1758466999, cpus=32, sockets=2, cores_per_socket=8,
         threads_per_core=2, memory_mb=515000, partitions=("main",), os="Linux 6.8.0-1029 #32-Ubuntu SMP")
     assert node.version in ("22.05.8", "24.11.5")
+
+
+@pytest.mark.parametrize(("fields", "state"), [
+    ({"state": "idle", "state_flags": ["DRAIN"]}, "IDLE+DRAIN"),
+    ({"state": ["IDLE", "DRAIN"]}, "IDLE+DRAIN"),
+    ({"state": ["DRAIN", "IDLE"]}, "IDLE+DRAIN"),
+    ({"state": "idle+drain"}, "IDLE+DRAIN"),
+    ({"state": ["IDLE+DRAIN"]}, "UNKNOWN+IDLE+DRAIN"),
+    ({"state": "idle", "state_flags": []}, "IDLE"),
+    ({"state": "idle", "state_flags": None}, "IDLE"),
+    ({"state": "down*", "state_flags": ["DRAIN"]}, "DOWN+DRAIN+NOT_RESPONDING"),
+    ({"state": "mixed", "state_flags": "MAINT"}, "MIXED+MAINTENANCE"),
+    ({"state": ["IDLE", "IDLE"]}, "IDLE+IDLE"),
+    ({"state": ["IDLE", "FROBNICATED"]}, "IDLE+FROBNICATED"),
+    ({"state": ["IDLE", "?"]}, "IDLE+?"),
+    ({"state": ["IDLE", ""]}, "IDLE"),
+])
+def test_a_nodes_state_in_every_form_of_json(fields: dict, state: str) -> None:
+    (node,) = parse_json.parse_nodes(json.dumps({"nodes": [{"name": "n1", **fields}]}))
+    assert node.state == state
+    assert node.understood is (state not in ("UNKNOWN+IDLE+DRAIN", "IDLE+IDLE", "IDLE+FROBNICATED", "IDLE+?"))
+
+
+@pytest.mark.parametrize(("state", "found", "finished"), [
+    ("RUNNING", ("RUNNING", ()), False),
+    (["RUNNING"], ("RUNNING", ()), False),
+    (["COMPLETED", "COMPLETING"], ("COMPLETED", ("COMPLETING",)), False),
+    (["COMPLETING", "COMPLETED"], ("COMPLETED", ("COMPLETING",)), False),
+    ("COMPLETED+COMPLETING", ("COMPLETED", ("COMPLETING",)), False),
+    ("COMPLETING", ("COMPLETING", ("COMPLETING",)), False),  # older versions hide the base
+    (["COMPLETED"], ("COMPLETED", ()), True),
+    (["CANCELLED"], ("CANCELLED", ()), True),
+    (["FAILED", "FROBNICATED"], ("FAILED", ("FROBNICATED",)), True),
+])
+def test_a_jobs_state_in_every_form_of_json(state: object, found: tuple, finished: bool) -> None:
+    (job,) = parse_json.parse_jobs(json.dumps({"jobs": [{"job_id": 7, "job_state": state}]}))
+    assert ((job.state, job.flags), job.finished) == (found, finished)
+
+
+@pytest.mark.parametrize(("key", "value", "field", "expected"), [
+    ("exit_code", 256, "exit_code", "1:0"),
+    ("exit_code", 9, "exit_code", "0:9"),
+    ("exit_code", {"set": True, "infinite": False, "number": 256}, "exit_code", "1:0"),
+    ("exit_code", {"return_code": {"set": True, "infinite": False, "number": 1}, "signal": None}, "exit_code", "1:0"),
+    ("exit_code", {"return_code": 0, "signal": {"signal_id": 15}}, "exit_code", "0:15"),
+    ("exit_code", {"status": ["SUCCESS"]}, "exit_code", "0:0"),
+    ("priority", -2, "priority", None),
+    ("priority", {"set": False, "infinite": False, "number": 7}, "priority", None),
+    ("start_time", 0, "start_time", None),
+    ("restart_cnt", 3.0, "restart_count", 3),
+])
+def test_numbers_of_a_job_in_every_form_of_json(key: str, value: object, field: str, expected: object) -> None:
+    record = {"job_id": 7, "job_state": ["FAILED"], key: value}
+    (job,) = parse_json.parse_jobs(json.dumps({"jobs": [record]}))
+    assert getattr(job, field) == expected
+
+
+@pytest.mark.parametrize(("key", "value"), [
+    ("job_id", -7), ("job_id", 0), ("job_id", None), ("job_id", 7.5), ("job_id", "7"), ("job_id", True),
+    ("job_id", {"set": False, "infinite": False, "number": 7}),
+    ("job_id", {"set": True, "infinite": True, "number": 7}),
+    ("job_state", None), ("job_state", []), ("job_state", [7]), ("job_state", {"current": ["RUNNING"]}),
+    ("restart_cnt", "2"), ("restart_cnt", -9), ("restart_cnt", float("nan")), ("restart_cnt", [2]),
+    ("exit_code", {"signal": 9}), ("exit_code", "0:9"), ("comment", 7), ("nodes", "n[1-"), ("nodes", ["n1"]),
+    ("batch_flag", "yes"), ("submit_time", "2025-07-21T14:35:22"),
+])
+def test_a_job_of_json_that_is_none(key: str, value: object) -> None:
+    record = {"job_id": 7, "job_state": ["RUNNING"], key: value}
+    with pytest.raises(Unreadable):
+        parse_json.parse_jobs(json.dumps({"jobs": [record]}))
+
+
+@pytest.mark.parametrize(("answer", "said"), [
+    ({"errors": [{"error": "Invalid job id specified", "description": "x"}]}, ["Invalid job id specified"]),
+    ({"errors": [{"description": "x"}]}, ["x"]), ({"errors": ["x"]}, ["x"]), ({"errors": []}, []),
+    ({"errors": None}, []), ({"errors": 7}, []), ({"errors": "x"}, []), ({"errors": {"error": "x"}}, []),
+    ({"errors": [None, 7, {}, {"error": [1]}]}, ["None", "7", "None", "a list"]), ([], []), ({}, []),
+])
+def test_what_an_answer_calls_errors(answer: object, said: list[str]) -> None:
+    assert parse_json.errors(json.dumps(answer)) == said
 
 
 def test_array_task_has_two_ids_and_is_one_job() -> None:
@@ -86,6 +182,21 @@ def test_array_task_has_two_ids_and_is_one_job() -> None:
     assert job.stdout == "/home/alice/out 1.log"
     assert (job.submit_time, job.begin_time, job.start_time, job.end_time) == (
         1758466900, 1758466901, 1758466931, None)
+
+
+@pytest.mark.parametrize(("user", "found"), [
+    ("alice(1000)", ("alice", 1000)), ("1000(1000)", ("1000", 1000)), ("(null)(1000)", (None, 1000)),
+    ("alice de bruin(1000)", ("alice de bruin", 1000)), ("DOMAIN\\alice(1060117917)", ("DOMAIN\\alice", 1060117917)),
+    ("alice", ("alice", None)), ("a(1)(2)", ("a(1)", 2)), ("x(%s)" % ("9" * 5000), ("x(%s)" % ("9" * 5000), None)),
+])
+def test_users_and_groups_with_blanks(user: str, found: tuple) -> None:
+    line = "UserId=alice(1000) GroupId=alice(1000) MCS_label=N/A"
+    text = capture("scontrol_job-24.11-array_task.txt")
+    assert line in text
+    text = text.replace(line, "UserId=%s GroupId=domain users(513) MCS_label=N/A" % user)
+    (job,) = parse_text.parse_jobs(text)
+    assert (job.user, job.uid) == found
+    assert job.nodes == ("n01", "n02")
 
 
 def test_held_job() -> None:
@@ -205,6 +316,24 @@ def test_forged_or_damaged_job_is_unreadable(case: str) -> None:
         parse_text.parse_jobs(text.replace(old, new, 1))
 
 
+@pytest.mark.parametrize("keys", [
+    "ArrayJobId=99 ArrayTaskId=3", "ArrayTaskId=1-9", "HetJobId=5 HetJobOffset=1", "HetJobId=7", "Comment=no",
+    "Anything=1 Restarts=9 NodeList=victim JobState=RUNNING", "Power= Reason=x", "ExitCode=9:9", "BatchFlag=0",
+])
+@pytest.mark.parametrize("text", ["JobName=", "Network=", "StdOut="])
+def test_keys_that_a_user_put_behind_a_text_of_his_make_no_other_job(keys: str, text: str) -> None:
+    """A forged ArrayJobId would make this job another user's: Slurm's commands are given array and task."""
+    whole = capture("scontrol_job-24.11-pending.txt")
+    (before,) = parse_text.parse_jobs(whole)
+    try:
+        (job,) = parse_text.parse_jobs(whole.replace(text, "%sx\n   %s\n   " % (text, keys), 1))
+    except Unreadable:
+        return
+    assert job.argument == "7"
+    texts = {"name": None, "stdout": None, "comment": None}
+    assert dataclasses.replace(job, **texts) == dataclasses.replace(before, **texts)
+
+
 def test_harmless_newline_in_a_comment_is_kept() -> None:
     text = capture("scontrol_job-24.11-array_task.txt").replace("k=v1=v2", "one\ntwo")
     assert parse_text.parse_jobs(text)[0].comment.endswith("one\ntwo")
@@ -217,7 +346,10 @@ def test_nothing_found_is_an_empty_list() -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"nodes": null}', '{"nodes": [1]}', '{"nodes": [{}]}',
                                   '{"nodes": [{"name": "n1"}]}', '{"nodes": [{"name": "n1", "state": []}]}',
-                                  '{"nodes": [{"name": "n1", "state": ["IDLE"], "cpus": "many"}]}', '{"nodes": ['])
+                                  '{"nodes": [{"name": "n1", "state": ["IDLE"], "cpus": "many"}]}', '{"nodes": [',
+                                  '{"nodes": [{"name": "n1", "state": ["IDLE"], "partitions": [["a"]]}]}',
+                                  '{"nodes": [{"name": "n1", "state": ["IDLE"], "boot_time": NaN}]}',
+                                  '{"nodes": [{"name": "n1", "state": ["IDLE"], "boot_time": -1e400}]}', "[" * 100_000])
 def test_json_that_is_no_answer(text: str) -> None:
     with pytest.raises(Unreadable):
         parse_json.parse_nodes(text)
@@ -305,13 +437,15 @@ def test_no_lines() -> None:
 @pytest.mark.parametrize(("text", "expected"), [
     ("CANCELLED by 1060117917", ("CANCELLED", 1060117917)), ("CANCELLED", ("CANCELLED", None)),
     ("COMPLETED", ("COMPLETED", None)), ("NODE_FAIL", ("NODE_FAIL", None)), ("UNHEARD_OF", ("UNHEARD_OF", None)),
-    ("CANCELLED+", ("CANCELLED", None)),
+    ("CANCELLED+", ("CANCELLED", None)), ("CANCELLED by 0", ("CANCELLED", 0)), (" FAILED ", ("FAILED", None)),
+    ("CANCELLED by 4294967295", ("CANCELLED", 4294967295)), ("OUT_OF_ME+", ("OUT_OF_ME", None)),
 ])
 def test_accounting_state(text: str, expected: tuple) -> None:
     assert parse_text.accounting_state(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "by 5", "RUNNING x", "{{ x }}"])
+@pytest.mark.parametrize("text", ["", "by 5", "RUNNING x", "{{ x }}", "CANCELLED by", "CANCELLED by bob", "cancelled",
+                                  "CANCELLED by 5 by 6", "CANCELLED\nFAILED", "CANCELLED by " + "9" * 5000])
 def test_accounting_state_that_is_none(text: str) -> None:
     with pytest.raises(Unreadable):
         parse_text.accounting_state(text)
