@@ -29,7 +29,7 @@ KUBERNETES = "kubernetes"
 _NODE_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?\Z")
 _SLURM_JOB = re.compile(r"[1-9][0-9]{0,9}(?:_[0-9]{1,9}|\+[0-9]{1,9})?\Z")
 _KUBERNETES_JOB = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?/[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?\Z")
-_UID = re.compile(r"[A-Za-z0-9-]{1,64}\Z")
+_UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}\Z")
 _WORD = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62})\Z")
 _MAX_TARGETS = 20000
 
