@@ -45,6 +45,11 @@ options:
         ansible-playbook (C(delegate_to=localhost)).
     type: bool
     default: false
+  notes:
+    description: Lines that are shown below the table.
+    type: list
+    elements: str
+    default: []
 attributes:
   check_mode:
     description: Lays out the table, and writes neither file nor page.

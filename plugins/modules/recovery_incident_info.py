@@ -123,6 +123,20 @@ refusals:
   type: list
   elements: dict
   sample: [{"target": "node8", "fault_kind": "node_not_responding", "gate": "owner", "times": 3}]
+overview:
+  description:
+    - What stands where, whatever was asked for. C(going_on) with what each waits for and until when, C(for_a_person)
+      with C(what_to_do), C(refusals) of the last day by gate, C(last_acts), C(commands) that people gave, C(breaker),
+      C(stopped), C(restored), C(mode) and C(cluster).
+  returned: success
+  type: dict
+  sample:
+    for_a_person:
+      - incident: 7
+        target: node7
+        fault_kind: node_not_responding
+        why: "verify failed: the health command of node7 says no: GPU 3 is missing"
+        what_to_do: repair it, then `job-recovery release 7`; or have it tried again, `job-recovery retry 7`
 machines:
   description: The machines of the ledger.
   returned: when O(machines) is true

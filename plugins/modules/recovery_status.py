@@ -13,7 +13,7 @@ version_added: 0.1.0
 description:
   - Runs on the controller, as root, with the Python that the service has.
   - The ids are V(recovery_service), V(recovery_watchdog), V(recovery_source_NAME) for each of O(sources),
-    V(recovery_ledger), V(recovery_canary), V(recovery_stopped) and V(recovery_incidents).
+    V(recovery_ledger), V(recovery_canary), V(recovery_stopped), V(recovery_breaker) and V(recovery_incidents).
   - A requirement that is not met does not fail the module; it fails only on wrong use and without settings.
 options:
   settings:
@@ -106,6 +106,17 @@ checks:
       type: str
       returned: always
       sample: ""
+standing:
+  description:
+    - What goes on and waits for what, what is left to people and what they can do, refusals of the last day by gate,
+      the last acts and commands, as printable lines. Empty where the ledger does not answer.
+  returned: success
+  type: list
+  elements: str
+  sample:
+    - "going on:"
+    - "  #7 node7: node_not_responding (reboot_by_power, await_boot), waits for node_registered until 2026-11-30
+      18:30:00: the boot of node7 is awaited"
 """
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks.recovery import SPEC, run

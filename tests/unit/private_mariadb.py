@@ -33,7 +33,18 @@ except ImportError:  # then these tests are skipped, see `_missing`
 
 _START_SECONDS = 60.0
 _TIMEOUT = 3.0
-TABLES = ("machines", "incidents", "runs", "claims", "steps", "refusals", "evidence", "dispatches", "control")
+TABLES = (
+    "machines",
+    "incidents",
+    "runs",
+    "claims",
+    "steps",
+    "refusals",
+    "evidence",
+    "dispatches",
+    "control",
+    "commands",
+)
 
 
 class Server:

@@ -25,12 +25,12 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import canary, heartbeat, stop
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.dispatch import CANARY_EVERY
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.incident import caller
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.rows import LIVE
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.schema import VERSION
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.store import (
     Store,
     open_store,
 )
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.overview import lines, overview
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import (
     ACT,
     Settings,
@@ -66,9 +66,11 @@ class Ledger:
         stopped: why recovery is stopped, empty where it is not.
         restored: whether it was restored from a backup that nobody has approved.
         going_on, for_a_person: open incidents.
+        broken: kinds of targets, node and job, of which so many repairs failed that no other one is begun.
         canary: the last one that was sent, and the last that arrived.
         now: its clock, epoch seconds.
         proof: seconds that a canary took that was asked for; None = it did not come, or none was asked for.
+        standing: what goes on, what is left to people, what was refused and done last, as printable lines.
     """
 
     stopped: str
@@ -78,10 +80,14 @@ class Ledger:
     canary: canary.Canary
     now: float
     proof: Optional[float] = None
+    broken: tuple[str, ...] = ()
+    standing: tuple[str, ...] = ()
 
 
 def run(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
-    """The module: `{changed: false, checks: [...]}`. Reads, and with `canary` sends one event that changes nothing.
+    """The module: `{changed: false, checks: [...], standing: [line]}`.
+
+    Reads, and with `canary` sends one event that changes nothing.
 
     Raises:
         BadInput: time-outs that are none, or settings that are not usable. Unreadable: no settings can be read.
@@ -100,7 +106,8 @@ def run(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
         *source_checks(heartbeat.read_all(settings), params["sources"], time.time()),
         *ledger_checks(told, settings, params["canary_timeout"] if wanted else None),
     ]
-    return {"changed": False, "checks": [check.as_dict() for check in checks]}
+    standing = list(told.standing) if isinstance(told, Ledger) else []
+    return {"changed": False, "checks": [check.as_dict() for check in checks], "standing": standing}
 
 
 def unit(name: str, seconds: float) -> Any:
@@ -127,13 +134,14 @@ def ask_ledger(settings: Settings, canary_seconds: float) -> Any:
 
 
 def _read(settings: Settings, store: Store, proof: Optional[float]) -> Ledger:
-    live = store.incidents.live()
-    going_on = sum(incident.state in LIVE for incident in live)
+    seen = overview(settings, store)
     return Ledger(
-        stopped=stop.stopped(settings, store),
-        restored=stop.restored(settings, store),
-        going_on=going_on,
-        for_a_person=len(live) - going_on,
+        stopped=seen["stopped"],
+        restored=seen["restored"],
+        going_on=len(seen["going_on"]),
+        for_a_person=len(seen["for_a_person"]),
+        broken=tuple(kind for kind, state in seen["breaker"].items() if state["broken"]),
+        standing=tuple(lines(seen)),
         canary=canary.read(store),
         now=store.now(),
         proof=proof,
@@ -208,6 +216,7 @@ def ledger_checks(told: Any, settings: Settings, canary_seconds: Optional[float]
         _ledger_check(told),
         canary_check(told, canary_seconds),
         _stopped(told.stopped, settings.mode),
+        _breaker(told.broken),
         _incidents(told.going_on, told.for_a_person),
     ]
 
@@ -271,9 +280,21 @@ def _stopped_unknown() -> Check:
     )
 
 
+def _breaker(broken: Sequence[str]) -> Check:
+    found = "the last repairs of %s failed; no other one is begun" % " and ".join("%ss" % kind for kind in broken)
+    return Check(
+        "recovery_breaker",
+        "The breaker",
+        "repairs do not fail one after the other",
+        found if broken else "closed",
+        FAILED if broken else PASSED,
+        "look why, then `job-recovery reset-breaker`" if broken else "",
+    )
+
+
 def _incidents(going_on: int, for_a_person: int) -> Check:
     found = "%d going on, %d for a person" % (going_on, for_a_person)
-    hint = "`job-recovery incidents` tells which and why" if for_a_person else ""
+    hint = "`job-recovery status` tells which, why and what to do" if for_a_person else ""
     return Check(
         "recovery_incidents",
         "Open incidents",

@@ -18,6 +18,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.check
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks.page import page
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import BadInput, Unreadable
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.text import printable
 
 SPEC: dict[str, Any] = {
     "argument_spec": {
@@ -28,6 +29,7 @@ SPEC: dict[str, Any] = {
         "title": {"type": "str", "default": "Pre-flight"},
         "width": {"type": "int", "default": 118},
         "show": {"type": "bool", "default": False},
+        "notes": {"type": "list", "elements": "str", "default": []},
     },
     "supports_check_mode": True,
 }
@@ -60,10 +62,11 @@ def run(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
 
 
 def run_and_tell(params: dict[str, Any], check_mode: bool, tell: Callable[[str], None]) -> dict[str, Any]:
-    """The same, inside ansible-playbook: the table is shown as it is, where that is wished."""
+    """The same, inside ansible-playbook: the table and the notes are shown as they are, where that is wished."""
     result = run(params, check_mode)
     if params["show"]:
-        tell("\n".join(["", *result["table"], ""]))
+        notes = ["", *map(printable, params["notes"])] if params["notes"] else []
+        tell("\n".join(["", *result["table"], *notes, ""]))
     return result
 
 

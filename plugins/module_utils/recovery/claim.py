@@ -15,6 +15,7 @@ from typing import Any, Mapping, Optional, Sequence
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Unreadable
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.models import origin_of
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import (
+    breaker,
     decide,
     gates,
     looks,
@@ -53,7 +54,6 @@ _RETRY_UNREADABLE = 15.0  # seconds until an incident whose target cannot be loo
 _RETRY_REFUSED = 60.0  # until one that may not go on is asked for again
 _REPEAT_SHADOW = 180.0  # how long a target counts as held by us when we only observe; a lasting fault comes each minute
 _REBOOTING = (plans.REBOOT, plans.FENCE)
-_NO_REPAIRS = tuple(plan for plan in plans.PLANS if not decide.ends_closed(plan))
 _HOLDING = tuple(plan for plan in plans.PLANS if decide.holds_node(plan))
 _ALREADY = "incident #%d is open"
 _OTHER_RUN = "another run has it just now"
@@ -221,7 +221,7 @@ class Claimer:
         if incident is None:
             self._store.claims.drop(subject.key, self._token)
             return
-        self._write_decision(incident, decision)
+        self._write_decision(incident, decision, request if subject.incident else None)
 
     def _open(self, fault: Fault, subject: _Subject, request: Request) -> Optional[Incident]:
         try:
@@ -328,7 +328,8 @@ class Claimer:
         elif not incident.acted:
             self._end(incident, why)
         elif verdict.gate in ("owner", "identity") and not look.unknown:
-            taken = changes.escalate("a person took over? %s" % why, incident.memory)
+            memory = {**incident.memory, plans.TAKEN_OVER: verdict.gate == "owner"}
+            taken = changes.escalate("a person took over? %s" % why, memory)
             self._store.claims.decide(incident, self._token, taken)
         else:
             pause = _RETRY_UNREADABLE if look.unknown or not _understood(look) else _RETRY_REFUSED
@@ -355,12 +356,17 @@ class Claimer:
     def _lease(self) -> float:
         return self._settings.limits.lease
 
-    def _write_decision(self, incident: Incident, decision: decide.Decision) -> None:
-        memory = {**incident.memory, **decision.memory}
+    def _write_decision(
+        self, incident: Incident, decision: decide.Decision, asked: Optional[Request] = None
+    ) -> None:
+        """`asked`: a person's wish to go on with an incident that was left to him; nothing that it remembered of the
+        repair before holds any more."""
+        memory = {**({} if asked else incident.memory), **decision.memory}
         if decision.plan:
             step = decide.first_step(decision.plan, {})
             again = incident.round > 0 or bool(incident.plan)
             change = changes.plan(decision.plan, step, decision.why, memory, new_round=again)
+            change.update(changes.asked(asked) if asked else {})
             self._store.claims.decide(incident, self._token, change)
             self._hand_out(incident, decision.plan, step)
             return
@@ -418,7 +424,7 @@ class Claimer:
                 stopped=self._stopped,
                 restored=self._restored,
                 attempts=self._attempts(subject, look),
-                failures=store.incidents.failures_in_a_row(subject.target.kind, limits.breaker_failures, _NO_REPAIRS),
+                failures=breaker.failures(store, subject.target.kind, limits),
             )
         machine = subject.machine.name if subject.machine else ""
         held = store.incidents.held(subject.key, _HOLDING)
@@ -435,7 +441,7 @@ class Claimer:
             alike=max(alike, together - 1),
             held=held,
             machines=len(store.machines.all()),
-            failures=store.incidents.failures_in_a_row(subject.target.kind, limits.breaker_failures, _NO_REPAIRS),
+            failures=breaker.failures(store, subject.target.kind, limits),
         )
 
     def _attempts(self, subject: _Subject, look: Look) -> int:

@@ -5,12 +5,14 @@
 
     job-recovery stop [--reason TEXT]     no new act, from the next moment on
     job-recovery resume
-    job-recovery status                   stopped or not, sources, open incidents; exit code 1 when something is wrong
+    job-recovery status [--json]          stopped or not, sources, what is open; exit code 1 when something is wrong
     job-recovery incidents [NAME ...] [--since WHEN] [--all] [--json]
     job-recovery approve                  the ledger was restored from a backup and is good
+    job-recovery reset-breaker [--reason TEXT]  failed repairs until now do not count any more
     job-recovery migrate                  bring the ledger's tables up to date
 
-Stopping works when the database is down: the file alone stops.
+`run`, `retry` and `release` are in `by_hand` and `again`. Who stopped, resumed, approved or reset is kept in the
+ledger. Stopping works when the database is down: the file alone stops.
 """
 
 from __future__ import annotations
@@ -22,10 +24,11 @@ import re
 import sys
 import time
 from datetime import datetime
-from typing import Any, Callable, Optional, Sequence, TextIO
+from typing import Any, Callable, Mapping, Optional, Sequence, TextIO
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError, Unreadable
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import (
+    breaker,
     canary,
     heartbeat,
     stop,
@@ -33,16 +36,25 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.incident import caller
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger import database, schema
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.rows import LIVE
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.store import (
     Store,
     open_store,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.overview import clock, overview
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.overview import (
+    lines as overview_lines,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.report import report
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import Settings, load
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.text import printable
 
 OK, TROUBLE, USAGE = 0, 1, 2
+# Commands that run as the service's account, by the launcher.
+_ELSEWHERE = {
+    "run": "a remediation by hand",
+    "retry": "an incident that was left to a person, once more",
+    "release": "a quarantined node that is good again",
+}
 _WHEN = "10m, 2h or 3d ago, a date (2026-01-31 or '2026-01-31 23:45'), or epoch seconds"
 _AGO = re.compile(r"\s*(\d{1,6}(?:\.\d{1,6})?)\s*([smhd])\s*\Z", re.ASCII)
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -76,12 +88,13 @@ def stop_recovery(settings: Settings, who: str, reason: str) -> str:
     try:
         with open_store(settings.ledger) as store:
             store.control.put(stop.STOP, reason, who)
+            store.commands.note("stop", who, reason=reason)
     except RecoveryError as exc:
         return "the ledger could not be told (%s); the file alone stops" % exc
     return ""
 
 
-def resume_recovery(settings: Settings) -> None:
+def resume_recovery(settings: Settings, who: str) -> None:
     """Resume: take the ledger's row away, then the file. When the ledger cannot be told, the file stays and stops.
 
     Raises:
@@ -89,6 +102,7 @@ def resume_recovery(settings: Settings) -> None:
     """
     with open_store(settings.ledger) as store:
         store.control.remove(stop.STOP)
+        store.commands.note("resume", who)
     try:
         os.unlink(settings.stop_file)
     except FileNotFoundError:
@@ -108,19 +122,24 @@ def _stop(settings: Settings, options: argparse.Namespace, out: TextIO) -> int:
 
 
 def _resume(settings: Settings, _options: argparse.Namespace, out: TextIO) -> int:
-    resume_recovery(settings)
+    resume_recovery(settings, caller())
     out.write("resumed\n")
     return OK
 
 
-def _status(settings: Settings, _options: argparse.Namespace, out: TextIO) -> int:
+def _status(settings: Settings, options: argparse.Namespace, out: TextIO) -> int:
+    if options.json:
+        with open_store(settings.ledger) as store:
+            _write_json(overview(settings, store), out)
+        return OK
     lines = ["cluster: %s" % settings.cluster, "mode: %s" % settings.mode]
     trouble = _source_lines(settings, lines)
     by_file = stop.stopped_by_file(settings.stop_file)
     try:
         with open_store(settings.ledger) as store:
-            stopped = stop.stopped(settings, store)
-            trouble |= _ledger_lines(settings, store, lines)
+            seen = overview(settings, store)
+            stopped = seen["stopped"]
+            trouble |= _ledger_lines(store, seen, lines)
     except RecoveryError as exc:
         stopped, trouble = by_file, True
         lines.append("ledger: %s; nothing new is begun" % exc)
@@ -143,18 +162,16 @@ def _source_lines(settings: Settings, lines: list[str]) -> bool:
     return trouble
 
 
-def _ledger_lines(settings: Settings, store: Store, lines: list[str]) -> bool:
-    live = store.incidents.live()
-    going_on = sum(incident.state in LIVE for incident in live)
-    lines.append("incidents: %d going on, %d for a person" % (going_on, len(live) - going_on))
+def _ledger_lines(store: Store, seen: Mapping[str, Any], lines: list[str]) -> bool:
+    lines.append("incidents: %d going on, %d for a person" % (len(seen["going_on"]), len(seen["for_a_person"])))
     bird = canary.read(store)
     if bird.sent_at is not None:
         back = "is on its way" if bird.way is None else "came back after %.1f s" % bird.way
         lines.append("canary: sent %.0f s ago, %s" % (store.now() - bird.sent_at, back))
-    if stop.restored(settings, store):
+    if seen["restored"]:
         lines.append("ledger: restored from an old backup; only observing until `job-recovery approve`")
-        return True
-    return False
+    lines += overview_lines(seen)
+    return bool(seen["restored"]) or any(state["broken"] for state in seen["breaker"].values())
 
 
 def _incidents(settings: Settings, options: argparse.Namespace, out: TextIO) -> int:
@@ -162,8 +179,7 @@ def _incidents(settings: Settings, options: argparse.Namespace, out: TextIO) -> 
     with open_store(settings.ledger) as store:
         answer = report(store, names=options.names, since=since, limit=options.limit)
     if options.json:
-        json.dump(answer, out, sort_keys=True)  # ASCII only: control characters stand as escapes
-        out.write("\n")
+        _write_json(answer, out)
         return OK
     for incident in reversed(answer["incidents"]):
         for line in _incident_lines(incident):
@@ -173,7 +189,7 @@ def _incidents(settings: Settings, options: argparse.Namespace, out: TextIO) -> 
             printable(
                 "%s  refused %s: %s, gate %s: %s (%d times)"
                 % (
-                    _time(refusal["last_at"]),
+                    clock(refusal["last_at"]),
                     refusal["target"],
                     refusal["fault_kind"],
                     refusal["gate"],
@@ -186,11 +202,16 @@ def _incidents(settings: Settings, options: argparse.Namespace, out: TextIO) -> 
     return OK
 
 
+def _write_json(data: Mapping[str, Any], out: TextIO) -> None:
+    json.dump(data, out, sort_keys=True)  # ASCII only: control characters stand as escapes
+    out.write("\n")
+
+
 def _incident_lines(incident: dict[str, Any]) -> list[str]:
     lines = [
         "%s  #%d %s: %s, %s%s"
         % (
-            _time(incident["opened_at"]),
+            clock(incident["opened_at"]),
             incident["id"],
             incident["target"],
             incident["fault_kind"],
@@ -201,7 +222,7 @@ def _incident_lines(incident: dict[str, Any]) -> list[str]:
     if incident["why"]:
         lines.append("    %s" % incident["why"])
     if incident["waits_for"]:
-        lines.append("    waits for %s until %s" % (incident["waits_for"], _time(incident["waits_until"])))
+        lines.append("    waits for %s until %s" % (incident["waits_for"], clock(incident["waits_until"])))
     for step in incident["steps"]:
         ended = step["finished_at"]
         seconds = "%6.1f s" % (ended - step["started_at"]) if ended else "       -"
@@ -216,7 +237,16 @@ def _incident_lines(incident: dict[str, Any]) -> list[str]:
 def _approve(settings: Settings, _options: argparse.Namespace, out: TextIO) -> int:
     with open_store(settings.ledger) as store:
         stop.approve(settings, store)
+        store.commands.note("approve", caller())
     out.write("approved: the ledger counts as complete\n")
+    return OK
+
+
+def _reset_breaker(settings: Settings, options: argparse.Namespace, out: TextIO) -> int:
+    with open_store(settings.ledger) as store:
+        breaker.reset(store, caller())
+        store.commands.note("reset-breaker", caller(), reason=options.reason)
+    out.write("reset: the repairs that failed until now do not count any more\n")
     return OK
 
 
@@ -228,10 +258,6 @@ def _migrate(settings: Settings, _options: argparse.Namespace, out: TextIO) -> i
         session.close()
     out.write("tables of version %d%s\n" % (schema.VERSION, "" if done else ", nothing to do"))
     return OK
-
-
-def _time(moment: Optional[float]) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment)) if moment else "-"
 
 
 def moment(text: str) -> float:
@@ -257,21 +283,25 @@ def _parser() -> argparse.ArgumentParser:
     stopping = commands.add_parser("stop", help="no new act, from the next moment on")
     stopping.add_argument("--reason", default="", help="shown to whoever asks why")
     commands.add_parser("resume", help="end the stop")
-    commands.add_parser("status", help="is it stopped, do the sources hear, what is open")
+    seeing = commands.add_parser("status", help="is it stopped, do the sources hear, what is open, what can you do")
+    seeing.add_argument("--json", action="store_true", help="what the ledger tells, as JSON")
     showing = commands.add_parser("incidents", help="what was done, and what was refused")
     showing.add_argument("names", nargs="*", help="nodes or jobs (default: all)")
     showing.add_argument("--since", type=moment, metavar="WHEN", help="%s (default: a day ago)" % _WHEN)
     showing.add_argument("--all", action="store_true", help="from the beginning")
     showing.add_argument("--limit", type=int, default=1000)
     showing.add_argument("--json", action="store_true", help="as JSON, with every field")
-    commands.add_parser("run", help="a remediation by hand: job-recovery run --help")
+    for name, text in _ELSEWHERE.items():
+        commands.add_parser(name, help="%s: job-recovery %s --help" % (text, name))
     commands.add_parser("approve", help="the ledger was restored from a backup and is good as it is")
+    resetting = commands.add_parser("reset-breaker", help="failed repairs until now do not count any more")
+    resetting.add_argument("--reason", default="", help="kept in the ledger with who reset it")
     commands.add_parser("migrate", help="bring the ledger's tables up to date")
     return parser
 
 
-def _run_elsewhere(_settings: Settings, _options: argparse.Namespace, out: TextIO) -> int:
-    out.write("`run` comes first: job-recovery run REMEDIATION ...\n")
+def _elsewhere(_settings: Settings, options: argparse.Namespace, out: TextIO) -> int:
+    out.write("`{0}` comes first: job-recovery {0} ...\n".format(options.command))
     return USAGE
 
 
@@ -280,8 +310,9 @@ _COMMANDS: dict[str, Callable[[Settings, argparse.Namespace, TextIO], int]] = {
     "resume": _resume,
     "status": _status,
     "incidents": _incidents,
-    "run": _run_elsewhere,
+    **dict.fromkeys(_ELSEWHERE, _elsewhere),
     "approve": _approve,
+    "reset-breaker": _reset_breaker,
     "migrate": _migrate,
 }
 

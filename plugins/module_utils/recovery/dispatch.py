@@ -188,6 +188,7 @@ class LedgerWatch:
         if self._steady() - self._expired_at >= _EXPIRE_EVERY:
             self._expired_at = self._steady()
             store.records.expire(_KEEP)
+            store.commands.expire(_KEEP)
         if self._steady() - self._refreshed_at >= REFRESH_EVERY:
             self._refreshed_at = self._steady()
             tools = self._make(settings)

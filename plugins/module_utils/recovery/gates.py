@@ -278,11 +278,16 @@ def blast_radius(case: Case) -> str:
     return "%d nodes are held out of service already, the limit is %d" % (case.history.held, allowed)
 
 
+def is_broken(failures: int, limits: Limits) -> bool:
+    """Whether so many repairs failed in a row that no other one is begun."""
+    return failures >= limits.breaker_failures
+
+
 def breaker(case: Case) -> str:
     """Repairs fail one after the other: a person should look first."""
-    if case.history.failures < case.settings.limits.breaker_failures:
+    if not is_broken(case.history.failures, case.settings.limits):
         return ""
-    return "the last %d repairs failed" % case.history.failures
+    return "the last %d repairs failed; `job-recovery reset-breaker` when you know why" % case.history.failures
 
 
 def mode(case: Case) -> str:

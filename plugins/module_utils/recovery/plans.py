@@ -56,6 +56,9 @@ ORDER: tuple[str, ...] = (
 # In the proof of a fence that failed: the node is not silent any more. True: Slurm hears it, too.
 ANSWERS_AGAIN = "answers_again"
 
+# In the memory of an incident that was given up: somebody else has its node.
+TAKEN_OVER = "taken_over"
+
 PLANS: dict[str, tuple[str, ...]] = {
     # how a node's repair goes on is chosen by what is found when it is claimed
     "restart_daemon": (RESTART_DAEMON, CONFIRM),

@@ -21,6 +21,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     open_store,
     plain,
 )
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.overview import overview
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import load
 
 STATES = (rows.OPEN, rows.WAITING, rows.ESCALATED, rows.CLOSED)
@@ -40,11 +41,13 @@ SPEC: dict[str, Any] = {
 
 
 def run(params: dict[str, Any], _check_mode: bool) -> dict[str, Any]:
-    """The module: `{incidents, refusals, machines}`, the newest first."""
-    with open_store(load(params["settings"]).ledger) as store:
+    """The module: `{incidents, refusals, overview, machines}`, the newest first."""
+    settings = load(params["settings"])
+    with open_store(settings.ledger) as store:
         answer = report(
             store, params["incidents"], params["states"], params["names"], params["since"], params["limit"]
         )
+        answer["overview"] = overview(settings, store)
         if params["machines"]:
             answer["machines"] = [machine.__dict__ for machine in store.machines.all()]
     return {"changed": False, **answer}

@@ -22,6 +22,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     ESCALATED,
     OPEN,
     WAITING,
+    Request,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Wait
 
@@ -40,6 +41,14 @@ def plan(name: str, step: str, why: str, memory: Mapping[str, Any], new_round: b
         "round": Sql("round + 1") if new_round else Sql("round"),
         "open_key": Sql("target_key"),
         "closed_at": None,
+    }
+
+
+def asked(request: Request) -> Columns:
+    """Who wants it to go on, and why."""
+    return {
+        "requested_by": clip(request.by, 128),
+        "request": pack({"reason": clip(request.reason, WHY), "override": list(request.override)}),
     }
 
 

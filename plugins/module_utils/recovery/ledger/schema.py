@@ -145,7 +145,18 @@ _FIRST = (
         changed_at DOUBLE NOT NULL)""",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST,)
+_SECOND = (
+    """CREATE TABLE IF NOT EXISTS commands (
+        id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
+        command VARCHAR(32) NOT NULL,
+        subject VARCHAR(330) NOT NULL DEFAULT '',
+        who VARCHAR(128) NOT NULL,
+        reason VARCHAR(1000) NOT NULL DEFAULT '',
+        at DOUBLE NOT NULL,
+        INDEX commands_by_time (at))""",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND)
 VERSION = len(MIGRATIONS)
 
 _VERSIONS = """CREATE TABLE IF NOT EXISTS schema_version (

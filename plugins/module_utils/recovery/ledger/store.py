@@ -16,7 +16,8 @@ from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, TypeVar
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import SLURM, Fault, Target
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger import rows, schema
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.changes import WHY
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.changes import WHY, asked
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.commands import Commands
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.database import (
     NOW,
     Database,
@@ -58,6 +59,7 @@ class Store:
         self.steps = Steps(database)
         self.records = Records(database)
         self.control = Control(database)
+        self.commands = Commands(database)
 
     def __enter__(self) -> Store:
         return self
@@ -350,6 +352,7 @@ class Incidents:
         Raises:
             Duplicate: the target has an open one.
         """
+        wish = asked(request)
         number = self._db.insert(
             "INSERT INTO incidents SET target_key = %s, open_key = %s, target_kind = %s, target_name = %s, "
             "target_uid = %s, scheduler = %s, machine = %s, fault_kind = %s, source = %s, suggested = %s, "
@@ -366,8 +369,8 @@ class Incidents:
                 fault.kind,
                 fault.source,
                 fault.suggested,
-                clip(request.by, 128),
-                pack({"reason": clip(request.reason, WHY), "override": list(request.override)}),
+                wish["requested_by"],
+                wish["request"],
                 OPEN,
                 fault.seen_at,
             ),
@@ -507,17 +510,18 @@ class Incidents:
             )
         )
 
-    def failures_in_a_row(self, kind: str, limit: int, no_repairs: Sequence[str]) -> int:
+    def failures_in_a_row(self, kind: str, limit: int, no_repairs: Sequence[str], since: float) -> int:
         """How many of the last repairs failed, counted back to the last one that did not.
 
         Args:
             kind: node or job; what goes wrong with jobs, which their users can make, stops no repair of a node.
             no_repairs: plans that repair nothing (a quarantine ends with a person by design).
+            since: epoch seconds; what ended before does not count.
         """
         found = self._db.rows(
             "SELECT state FROM incidents WHERE acted = 1 AND closed_at IS NOT NULL AND plan NOT IN (%s) "
-            "AND target_kind = %%s ORDER BY closed_at DESC LIMIT %%s" % marks(no_repairs),
-            [*no_repairs, kind, limit],
+            "AND target_kind = %%s AND closed_at > %%s ORDER BY closed_at DESC LIMIT %%s" % marks(no_repairs),
+            [*no_repairs, kind, since, limit],
         )
         count = 0
         for row in found:
@@ -636,6 +640,16 @@ class Steps:
         )
 
 
+    def latest(self, names: Sequence[str], limit: int) -> list[dict[str, Any]]:
+        """For reports: the last starts of these steps, `{incident, target, step, status, at, why}`, newest first."""
+        return self._db.rows(
+            "SELECT s.incident, i.target_name AS target, s.step, s.status, s.last_started_at AS at, s.why "
+            "FROM steps s JOIN incidents i ON i.id = s.incident WHERE s.step IN (%s) "
+            "ORDER BY s.last_started_at DESC LIMIT %%s" % marks(names),
+            [*names, limit],
+        )
+
+
 class Records:
     """Refusals, counted and not repeated; evidence."""
 
@@ -699,6 +713,15 @@ class Records:
             "SELECT id, target_key, fault_kind, gate, incident, source, why, gates, plan, times, first_at, last_at "
             "FROM refusals WHERE %s ORDER BY last_at DESC LIMIT %%s" % " AND ".join(where),
             values + [limit],
+        )
+
+    def by_gate(self, since: float) -> list[dict[str, Any]]:
+        """For reports: `{gate, targets, times, last_at, why}` of the refusals since then, `why` of the last one."""
+        return self._db.rows(
+            "SELECT gate, COUNT(DISTINCT target_key) AS targets, CAST(SUM(times) AS SIGNED) AS times, "
+            "MAX(last_at) AS last_at, SUBSTRING_INDEX(GROUP_CONCAT(why ORDER BY last_at DESC SEPARATOR '\\0'), "
+            "'\\0', 1) AS why FROM refusals WHERE last_at >= %s GROUP BY gate ORDER BY last_at DESC",
+            (since,),
         )
 
     def evidence(self, numbers: Sequence[int]) -> list[dict[str, Any]]:

@@ -49,8 +49,15 @@ def test_a_misspelt_acceptance_is_an_error():
 def test_the_table_is_shown_as_lines_where_that_is_wished(show):
     params = {"checks": [made("a", "failed"), made("b", "passed")], "accept": [], "dest": None, "width": 100}
     shown = []
-    result = run_and_tell({**params, "title": "T", "show": show}, False, shown.append)
+    result = run_and_tell({**params, "title": "T", "show": show, "notes": []}, False, shown.append)
     assert "\n".join(shown).strip().splitlines() == (result["table"] if show else [])
+
+
+def test_notes_stand_below_the_table():
+    params = {"checks": [made("a", "passed")], "accept": [], "dest": None, "width": 100, "title": "T", "show": True}
+    shown = []
+    run_and_tell({**params, "notes": ["going on:", "  #7 \x1b[2J"]}, False, shown.append)
+    assert "\n".join(shown).splitlines()[-2:] == ["going on:", "  #7 \\x1b[2J"]
 
 
 @pytest.mark.parametrize("check", [{"id": "a"}, made("a", "fine")])

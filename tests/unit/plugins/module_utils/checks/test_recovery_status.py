@@ -104,7 +104,8 @@ def test_canary(told, seconds, expected):
         (told_by(), {"recovery_ledger": "passed", "recovery_stopped": "passed", "recovery_incidents": "passed"}),
         (told_by(restored=True), {"recovery_ledger": "failed"}),
         (told_by(stopped="stopped by bob"), {"recovery_stopped": "warning"}),
-        (told_by(for_a_person=2, going_on=1), {"recovery_incidents": "warning"}),
+        (told_by(for_a_person=2, going_on=1), {"recovery_incidents": "warning", "recovery_breaker": "passed"}),
+        (told_by(broken=("node",)), {"recovery_breaker": "failed"}),
         (Unreachable("the database is down"), {"recovery_ledger": "failed", "recovery_canary": "unknown"}),
     ],
 )
@@ -167,8 +168,18 @@ def test_all_is_well(controller, store):
         "recovery_ledger",
         "recovery_canary",
         "recovery_stopped",
+        "recovery_breaker",
         "recovery_incidents",
     ]
+
+
+def test_what_stands_where(controller, store):
+    store.records.refuse("node:node2", "node_drained", "slurm", "owner", "\x1b[2J", {})
+    store.commands.note("stop", "alice")
+    params = {name: option.get("default") for name, option in status.SPEC["argument_spec"].items()}
+    told = status.run({**params, "settings": str(controller / "settings.yml"), "sources": ["ledger"]}, False)
+    assert {"refused in the last day:", "last commands:"} <= set(told["standing"])
+    assert all(line.isprintable() for line in told["standing"])
 
 
 def test_no_engine_answers_the_canary(controller, store):

@@ -166,7 +166,7 @@ def test_a_moment_that_is_none_is_told(text: str) -> None:
 
 
 def test_migrate_and_approve(path: str, store: Store) -> None:
-    assert run(path, "migrate") == (0, "tables of version 1, nothing to do\n")
+    assert run(path, "migrate") == (0, "tables of version 2, nothing to do\n")
     settings = load(path)
     stop.raise_mark(settings, store, 10**9)
     store.control.remove(stop.HIGH_WATER)

@@ -423,9 +423,17 @@ def test_a_person_may_go_on_at_once_with_what_was_left_to_him(engine: Engine, st
     engine.settings = settings_of(engine.ledger, engine.settings.state_dir, limits={"cooldown": 300.0})
     engine.world.freeze("node1")
     claimed = engine.claim(fault_of("node1"))
-    engine.run(claimed, {"verify": lambda work, tools: Outcome(work.incident, FAILED, "a GPU is missing")})
+    engine.run(
+        claimed,
+        {"verify": lambda work, tools: Outcome(work.incident, FAILED, "a GPU is missing", remember={"left": True})},
+    )
     asked = engine.claim(fault_of("node1", kind="requested", suggested="return_node"), Request("bob", "GPU is back"))
-    assert asked["incidents"][0]["incident"] == claimed["incidents"][0]["incident"]
+    number = claimed["incidents"][0]["incident"]
+    assert asked["incidents"][0]["incident"] == number
+    found = store.incidents.get(number)
+    assert found is not None
+    assert (found.request.by, found.request.reason, found.round) == ("bob", "GPU is back", 1)
+    assert "left" not in found.memory  # what the repair before remembered holds no longer
 
 
 def test_failed_repairs_in_a_row_stop_repairing(engine: Engine, store: Store) -> None:
