@@ -212,6 +212,12 @@ def _end_orphans(request: Request, here: Here) -> dict:
     return processes.end(here.proc, _operand_jobs(request), named, _owners(request))
 
 
+def _evidence(request: Request, here: Here) -> dict:
+    from . import evidence
+
+    return evidence.collect(here, int(request.last("--kib")))
+
+
 def _health(_request: Request, here: Here) -> dict:
     from . import health
 
@@ -243,5 +249,6 @@ VERBS = {
     "end-orphans": Verb(
         _end_orphans, operand=_JOB, options={"--process": _PROCESS, "--owner": _OWNER}, required=("--process",)
     ),
+    "evidence": Verb(_evidence, options={"--kib": r"[1-9][0-9]{0,3}"}, required=("--kib",)),
     "health": Verb(_health),
 }

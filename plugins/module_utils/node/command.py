@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from .answer import Refusal
 
-_KEEP = 4096  # bytes of output
+_KEEP = 4096  # bytes of output, unless more is asked for
 
 
 class Ran(NamedTuple):
@@ -25,8 +25,11 @@ class Ran(NamedTuple):
     output: str
 
 
-def run(argv: list, deadline: float) -> Ran:
+def run(argv: list, deadline: float, keep: int = _KEEP) -> Ran:
     """Run `argv` for at most `deadline` seconds, in the environment that `cli.main` has cleared.
+
+    Args:
+        keep: the last bytes of output that are returned.
 
     Raises:
         Refusal: `absent` when there is no such command, `timed_out` when it did not end; all of its group is killed
@@ -50,8 +53,8 @@ def run(argv: list, deadline: float) -> Ran:
         except subprocess.TimeoutExpired as exc:
             _kill_group(child)
             raise Refusal("timed_out", "%s did not end in %g s" % (" ".join(argv[:2]), deadline)) from exc
-        output.seek(max(0, output.seek(0, os.SEEK_END) - _KEEP))
-        return Ran(rc, output.read(_KEEP).decode("utf-8", "replace"))
+        output.seek(max(0, output.seek(0, os.SEEK_END) - keep))
+        return Ran(rc, output.read(keep).decode("utf-8", "replace"))
 
 
 def _kill_group(child: subprocess.Popen) -> None:

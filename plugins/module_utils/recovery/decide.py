@@ -10,16 +10,19 @@ with a BMC whose UUID is the node's; without one, or with a doubt, Slurm's own v
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, Callable, Mapping, Optional
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.identity import same_machine
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.redfish import ON
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import plans, waits
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.catalogue import KINDS
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import SLURM
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.gates import REQUESTED, Case
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.looks import JobLook, NodeLook
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import (
+    END,
     JOB_ENDS,
     REPORT,
     Limits,
@@ -107,10 +110,10 @@ def first_step(plan: str, done: Mapping[str, bool]) -> str:
 
 
 def step_seconds(step: str, limits: Limits) -> float:
-    """How long a step may take as a whole, its waits included."""
+    """How long a step may take as a whole, its waits included; infinite for jobs that are waited for to their end."""
     return {
         plans.AWAIT_BOOT: limits.boot_timeout,
-        plans.AWAIT_DRAINED: limits.drain_timeout,
+        plans.AWAIT_DRAINED: math.inf if limits.drain_policy == END else limits.drain_timeout,
         plans.AWAIT_JOB_END: limits.drain_timeout,
     }.get(step, limits.step_timeout)
 
@@ -209,6 +212,10 @@ def _alive(case: Case, active: Optional[bool], daemon: str) -> Decision:
 def _dead(case: Case) -> Decision:
     """Silent: off by the BMC, if that is the node's; else Slurm's verdict, then the node's return."""
     look = _node(case)
+    dumping_until = (case.opened_at or case.now) + case.settings.limits.crash_dump_time
+    if look.power is not None and look.power.state == ON and case.now < dumping_until:
+        # a kernel that crashed writes its memory away in silence, and reboots by itself afterwards
+        return _verdict(case, "the node is silent and has power: a crash dump is given its time", dumping_until)
     if _bmc_is_proved(look):
         return _reboot(case, "reboot_by_power", "the node is silent, and its BMC is proved")
     if look.slurm is not None and look.slurm.down:
@@ -302,10 +309,10 @@ def _reboot(case: Case, plan: str, why: str) -> Decision:
     return Decision(plan, why)
 
 
-def _verdict(case: Case, why: str) -> Decision:
-    """Look again when Slurm's state of the node has changed, and now and then besides."""
+def _verdict(case: Case, why: str, until: Optional[float] = None) -> Decision:
+    """Look again when Slurm's state of the node has changed, and now and then besides, or at `until`."""
     look = _node(case)
-    until = case.now + _VERDICT_INTERVAL
+    until = case.now + _VERDICT_INTERVAL if until is None else until
     if look.slurm is None:
         return Decision("", why, Wait(waits.TIME, {}, until))
     args = {"node": look.slurm.name, "state": look.slurm.state}

@@ -51,7 +51,7 @@ def overview(settings: Settings, store: Store, limit: int = 20) -> dict[str, Any
         for_a_person: [incident with what_to_do], refusals: [{gate, targets, times, last_at, why}], last_acts:
         [{incident, target, step, status, at, why}], commands: [{command, subject, who, reason, at}]}`; refusals are
         those of the last day, and an incident is `{incident, target, target_kind, fault_kind, plan, step, why,
-        waits_for, waits_until, since, requested_by}`.
+        waits_for, waits_until, since, requested_by, evidence}`, `evidence` being a folder on the controller.
     """
     live = store.incidents.live()
     since = store.now() - _DAY
@@ -129,6 +129,7 @@ def _open(incident: Incident) -> dict[str, Any]:
         "waits_until": incident.wait.until if incident.wait else None,
         "since": incident.opened_at,
         "requested_by": incident.request.by,
+        "evidence": str(incident.memory.get("evidence") or ""),
     }
 
 
@@ -154,12 +155,14 @@ def _going_on(each: Mapping[str, Any]) -> str:
 
 def _for_a_person(each: Mapping[str, Any]) -> str:
     kind = KINDS.get(each["fault_kind"])
-    return "#%d %s since %s: %s. %s. -> %s" % (
+    evidence = " (evidence: %s)" % each["evidence"] if each["evidence"] else ""
+    return "#%d %s since %s: %s. %s%s. -> %s" % (
         each["incident"],
         each["target"],
         clock(each["since"]),
         kind.meaning if kind else each["fault_kind"],
         each["why"] or "-",
+        evidence,
         each["what_to_do"],
     )
 

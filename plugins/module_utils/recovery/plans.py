@@ -13,6 +13,7 @@ RESTART_DAEMON = "restart_daemon"
 DRAIN = "drain"
 CORDON = "cordon"
 AWAIT_DRAINED = "await_drained"
+SAVE_EVIDENCE = "save_evidence"
 REBOOT = "reboot"
 FENCE = "fence"
 DOWN = "down"
@@ -35,6 +36,7 @@ ORDER: tuple[str, ...] = (
     DRAIN,  # in Slurm, with our reason
     CORDON,  # in Kubernetes, with our annotation
     AWAIT_DRAINED,  # a live node's jobs and pods end, are evicted, or the policy's time is over
+    SAVE_EVIDENCE,  # what a reboot wipes out, as files on the controller
     REBOOT,  # over SSH, only if the boot ID is still the one on record (compared on the node itself)
     FENCE,  # BMC of proved identity: ForceOff, and the BMC itself says Off
     DOWN,  # in Slurm; only for a node that is proved off or dead
@@ -66,6 +68,7 @@ PLANS: dict[str, tuple[str, ...]] = {
         DRAIN,
         CORDON,
         AWAIT_DRAINED,
+        SAVE_EVIDENCE,
         REBOOT,
         FREE_JOBS,
         AWAIT_BOOT,
@@ -92,7 +95,7 @@ PLANS: dict[str, tuple[str, ...]] = {
     ),
     "return_node": (DRAIN, CORDON, FREE_JOBS, AWAIT_BOOT, CLEAN_SPOOL, VERIFY, UNCORDON, RESUME, CONFIRM),
     "clean_spool": (DRAIN, AWAIT_DRAINED, CLEAN_SPOOL, VERIFY, RESUME, CONFIRM),
-    "quarantine_node": (DRAIN, CORDON),
+    "quarantine_node": (DRAIN, CORDON, SAVE_EVIDENCE),
     "requeue_job": (AWAIT_JOB_END, END_ORPHANS, CLEAN_SPOOL, REQUEUE, CONFIRM),
     "rerun_kubernetes_job": (RERUN, CONFIRM),
 }

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, Mapping, Optional, get_type_hints
+from typing import Any, Mapping, Optional, Sequence, get_type_hints
 
 try:
     import yaml
@@ -21,6 +21,9 @@ except ImportError:  # the pure parts are used without it
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import BadInput, Unreadable
 
 DEFAULT_PATH = "/etc/job-recovery/settings.yml"
+# Drain policies: until the jobs have ended, however long that takes; until `drain_timeout`; not at all for jobs that
+# may be restarted, as DEADLINE for all others.
+END, DEADLINE, NOW = DRAIN_POLICIES = ("end", "deadline", "now")
 OBSERVE = "observe"
 ACT = "act"
 REQUEUE = "requeue"
@@ -107,6 +110,8 @@ class NodeSettings:
     connect_timeout: float = 3.0
     spool_dir: str = ""  # empty: as the running cluster's configuration says
     health_command: str = ""  # a path on the node that exits 0 when the node is fit; empty: none
+    evidence_kib: int = 256  # of the kernel's log that are saved before a reboot; 0: nothing is
+    evidence_incidents: int = 500  # whose evidence is kept, the newest
 
 
 @dataclass(frozen=True)
@@ -145,6 +150,8 @@ class Limits:
     cooldown: float = 300.0  # between two incidents of one target
     max_parallel_reboots: int = 4
     boot_timeout: float = 1800.0
+    crash_dump_time: float = 0.0  # that a silent node with power gets before it is switched off
+    drain_policy: str = DEADLINE  # how long the jobs of a node that is alive are waited for: END, DEADLINE or NOW
     drain_timeout: float = 3600.0
     reboot_under_jobs: bool = False  # when drain_timeout is over and jobs still run on the node
     step_timeout: float = 300.0
@@ -211,22 +218,23 @@ def parse(data: Any) -> Settings:
     if not isinstance(data, Mapping) or "cluster" not in data:
         raise BadInput("settings: `cluster` is missing", "say which cluster this is")
     settings = _build(Settings, data, "")
-    if settings.mode not in (OBSERVE, ACT):
-        raise BadInput("settings: mode is %r" % settings.mode, "use observe or act")
-    if settings.jobs not in ("opt_in", "all"):
-        raise BadInput("settings: jobs is %r" % settings.jobs, "use opt_in or all")
+    _one_of("mode", settings.mode, (OBSERVE, ACT))
+    _one_of("jobs", settings.jobs, ("opt_in", "all"))
+    _one_of("limits.drain_policy", settings.limits.drain_policy, DRAIN_POLICIES)
     for state in JOB_ENDS:
-        wish = settings.job_ends.of(state)
-        if wish not in (REQUEUE, REPORT):
-            raise BadInput("settings: job_ends.%s is %r" % (state, wish), "use requeue or report")
+        _one_of("job_ends.%s" % state, settings.job_ends.of(state), (REQUEUE, REPORT))
     for name in ("unmanaged_pods", "local_data"):
-        if getattr(settings.kubernetes, name) not in ("refuse", "evict"):
-            raise BadInput("settings: kubernetes.%s is not refuse or evict" % name)
+        _one_of("kubernetes.%s" % name, getattr(settings.kubernetes, name), ("refuse", "evict"))
     if settings.slurm.enabled and not settings.scope.partitions:
         raise BadInput("settings: scope.partitions is empty", "name the Slurm partitions that recovery may act on")
     if settings.kubernetes.kubeconfig and not settings.scope.namespaces:
         raise BadInput("settings: scope.namespaces is empty", "name the namespaces that recovery may act on")
     return settings
+
+
+def _one_of(name: str, value: str, allowed: Sequence[str]) -> None:
+    if value not in allowed:
+        raise BadInput("settings: %s is %r" % (name, value), "use %s" % " or ".join(allowed))
 
 
 def _build(cls: Any, data: Any, where: str) -> Any:

@@ -13,6 +13,7 @@ What steps remember for later ones (an incident's memory):
 | `boot_id`, `slurmd_start_before`          | reboot, fence | await_boot: the boot that ended, its registration    |
 | `evicting_since`                          | await_drained | its own deadline for pods                            |
 | `reboot_at`, `power_off_at`, `power_on_at`| reboot, fence, power_on | the timeline                               |
+| `evidence`                                | save_evidence, verify | people: the folder on the controller         |
 | `power_off_proved`                        | fence, power_on | down, release_pods, free_jobs                      |
 | `new_boot_id`                             | await_boot   | later steps, which act on this boot only              |
 | `restart_count`, `rerun_as`               | requeue, rerun | confirm                                             |
@@ -47,6 +48,9 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     RestartDaemon,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.resume import Resume
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.save_evidence import (
+    SaveEvidence,
+)
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.uncordon import Uncordon
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.verify import Verify
 
@@ -71,6 +75,7 @@ STEPS: dict[str, Step] = {
         Rerun(),
         RestartDaemon(),
         Resume(),
+        SaveEvidence(),
         Uncordon(),
         Verify(),
     )

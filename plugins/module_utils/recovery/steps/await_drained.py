@@ -12,12 +12,14 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.error
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import drain
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.reading import printable
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import observe, plans, waits
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import NOW
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Outcome, Tools, Work
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.common import (
     Plain,
     done,
     each,
     failed,
+    job_opted_in,
     kubernetes_name,
     over,
     slurm_name,
@@ -25,9 +27,10 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     trouble,
     waiting,
 )
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Node
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Job, Node
 
 _LOOK_AGAIN = 10.0
+_JOBS_AGAIN = 600.0  # which jobs run there may have changed, and how long they are waited for
 _NAMED = 5
 _SINCE = "evicting_since"
 
@@ -65,13 +68,21 @@ def _drained(work: Work, tools: Tools, node: Optional[Node]) -> Outcome:
         return failed(work, "Slurm knows no node %s" % name)
     if node is not None and not node.draining_or_drained:
         return failed(work, "somebody took the drain of %s away" % name)
-    if node is not None and node.busy and not over(work, tools) and not _only_a_reboot_ends_it(work, tools, node):
+    may_cut = node is not None and node.busy and _may_be_cut(work, tools, node)
+    if (
+        node is not None
+        and node.busy
+        and not may_cut
+        and not over(work, tools)
+        and not _only_a_reboot_ends_it(work, tools, node)
+    ):
         never = _never_evicted(work, tools)
         if never:
             return failed(work, "pods of %s cannot be evicted: %s" % (work.target.name, _named(never)))
-        until = tools.now() + _LOOK_AGAIN if not node.runs_jobs else None
-        return waiting(work, "jobs of %s are still running" % name, waits.NODE_DRAINED, {"node": name}, until)
-    if node is not None and node.runs_jobs and not tools.settings.limits.reboot_under_jobs:
+        until = tools.now() + (_JOBS_AGAIN if node.runs_jobs else _LOOK_AGAIN)
+        why = "jobs of %s are still running, and are waited for (%s)" % (name, tools.settings.limits.drain_policy)
+        return waiting(work, why, waits.NODE_DRAINED, {"node": name}, until)
+    if node is not None and node.runs_jobs and not may_cut and not tools.settings.limits.reboot_under_jobs:
         return failed(work, "jobs still run on %s, and the node is not rebooted under them; it stays drained" % name)
     return _evicted(work, tools, node)
 
@@ -93,6 +104,24 @@ def _evicted(work: Work, tools: Tools, node: Optional[Node]) -> Outcome:
     why = late + "the repair goes on with jobs or pods left" if busy or pods else ""
     proof = {"state": node.state if node is not None else "", "pods_left": [pod.pod for pod in pods][:_NAMED]}
     return done(work, why, proof=proof)
+
+
+def _may_be_cut(work: Work, tools: Tools, node: Node) -> bool:
+    """Whether the site does not wait for the jobs that are on the node: all of them may be restarted, or it does not
+    spare others' either. Not where no reboot follows, which would end them.
+
+    Raises:
+        RecoveryError: nobody can tell which jobs these are.
+    """
+    limits = tools.settings.limits
+    if limits.drain_policy != NOW or work.plan != "reboot_over_ssh":
+        return False
+    jobs = tools.slurm.jobs_on([node.name])
+    return bool(jobs) and (limits.reboot_under_jobs or all(_restarts(job, tools) for job in jobs))
+
+
+def _restarts(job: Job, tools: Tools) -> bool:
+    return job_opted_in(job, tools) and job.requeue is not False and job.batch is not False
 
 
 def _only_a_reboot_ends_it(work: Work, tools: Tools, node: Node) -> bool:

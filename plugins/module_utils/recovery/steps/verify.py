@@ -5,12 +5,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Optional, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes.shell import printable
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import plans, waits
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Outcome, Tools, Work
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import (
+    FAILED,
+    Outcome,
+    Tools,
+    Work,
+)
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.common import (
     Answers,
     Plain,
@@ -25,6 +31,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     trouble,
     waiting,
 )
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.save_evidence import collect
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import reasons
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Node
 
@@ -33,7 +40,8 @@ class Verify(Plain):
     """Waits for: `node_registered`, should slurmd be gone again.
 
     Failed when slurmd registered with less than configured, with other numbers than before the repair, or when the
-    health command says no. A kubelet that is slow is not asked for here but before `uncordon`.
+    health command says no; evidence of the node is saved then, for the person who gets it. A kubelet that is slow is
+    not asked for here but before `uncordon`.
     Proof: Slurm's state and numbers, and the health command's exit code.
     """
 
@@ -56,7 +64,16 @@ class Verify(Plain):
             node = nodes.get(work.incident)
             shown = {"state": node.state, "cpus": node.cpus, "memory_mb": node.memory_mb} if node is not None else {}
             answers.give(done(work, proof={**shown, "health": health.get(work.incident, "no command")}))
-        return answers.all()
+        return _with_evidence(works, answers.all(), tools)
+
+
+def _with_evidence(works: Sequence[Work], outcomes: Sequence[Outcome], tools: Tools) -> list[Outcome]:
+    """The outcomes, those that failed with what a person wants to see of the node."""
+    failing = {outcome.incident for outcome in outcomes if outcome.status == FAILED}
+    answers = Answers([work for work in works if work.incident in failing], tools)
+    allowed, seconds = answers.guarded()
+    kept = {each.incident: each.remember for each in collect(allowed, tools, seconds)} if allowed else {}
+    return [replace(each, remember={**each.remember, **kept.get(each.incident, {})}) for each in outcomes]
 
 
 def _judge(work: Work, tools: Tools, node: Optional[Node]) -> Optional[Outcome]:

@@ -268,6 +268,14 @@ def test_reboot_that_systemd_does_not_take(helper: Helper) -> None:
     assert helper.ask("reboot --if-boot-id " + BOOT_ID)["rebooting"] is True
 
 
+def test_evidence(helper: Helper) -> None:
+    helper._program("bin/dmesg", "#!/bin/sh\necho line\n")
+    answer = helper.ask("evidence --kib 8")
+    assert (answer["boot_id"], sorted(answer["files"])) == (BOOT_ID, ["kernel.log", "processes.txt"])
+    assert helper.refusal("evidence") == "bad_input"
+    assert helper.refusal("evidence --kib 8 --if-boot-id " + OTHER_BOOT) == "conflict"
+
+
 def test_health(helper: Helper) -> None:
     assert helper.refusal("health") == "absent"
     command = helper.folder / "health"

@@ -40,6 +40,7 @@ SILENT = ShellLook(False)
 BANNER_ONLY = ShellLook(True)
 REFUSED = ShellLook(None)
 BMC = PowerLook("On", UUID)
+OFF = PowerLook("Off", UUID)
 SLURM_DOWN = Node("n1", "DOWN", ("NOT_RESPONDING",), reason="Not responding")
 SLURM_SILENT = Node("n1", "IDLE", ("NOT_RESPONDING",))
 SLURM_BACK = Node("n1", "DOWN", (), reason="Not responding")
@@ -55,6 +56,8 @@ def case(
     request: Optional[Request] = None,
     scheduler: str = "slurm",
     machine: Machine = MACHINE,
+    dump: float = 0.0,
+    opened_at: Optional[float] = None,
 ) -> Case:
     look = NodeLook(machine, slurm, None, shell, power)
     return Case(
@@ -64,10 +67,11 @@ def case(
         0.0,
         look,
         History(**(history or {})),
-        Settings("lab"),
+        Settings("lab", limits=Limits(crash_dump_time=dump)),
         100.0,
         suggested or KINDS[kind].remediation,
         request or Request(),
+        opened_at=opened_at,
     )
 
 
@@ -85,6 +89,10 @@ ROWS = [
     ("rebooted by itself", case("node_not_responding", OTHER_BOOT), "return_node"),
     ("daemon unknown", case("node_not_responding", UNKNOWN_DAEMON), WAIT),
     ("silent, BMC proved", case("node_not_responding", SILENT, power=BMC), "reboot_by_power"),
+    ("it may be writing a dump", case("node_not_responding", SILENT, power=BMC, dump=60.0), WAIT),
+    ("it may still be", case("node_not_responding", SILENT, power=BMC, dump=60.0, opened_at=41.0), WAIT),
+    ("the dump is over", case("node_not_responding", SILENT, power=BMC, dump=60.0, opened_at=40.0), "reboot_by_power"),
+    ("no power, no dump", case("node_not_responding", SILENT, power=OFF, dump=60.0), "reboot_by_power"),
     ("silent, no BMC", case("node_not_responding", SILENT), WAIT),
     ("silent, BMC of another", case("node_not_responding", SILENT, power=PowerLook("On", "x")), WAIT),
     (
@@ -260,7 +268,7 @@ def test_after_a_failure(plan: str, step: str, has_bmc: bool, reboots_left: bool
         ("reboot_by_power", {}, "drain"),
         ("reboot_by_power", {"drain": True, "cordon": True, "await_boot": True}, "fence"),
         ("reboot_by_power", {"cordon": True}, "drain"),
-        ("quarantine_node", {"drain": True, "cordon": True}, ""),
+        ("quarantine_node", {"drain": True, "cordon": True}, "save_evidence"),
     ],
 )
 def test_where_the_next_plan_begins(plan: str, done: dict[str, bool], first: str) -> None:
@@ -289,3 +297,10 @@ def test_every_step_has_its_time() -> None:
     limits = Limits()
     assert all(decide.step_seconds(step, limits) > 0 for step in plans.ORDER)
     assert decide.step_seconds(plans.AWAIT_BOOT, limits) == limits.boot_timeout
+
+
+def test_a_dump_is_waited_for_until_its_time_is_over() -> None:
+    decision = decide.decide(case("node_not_responding", SILENT, power=BMC, dump=60.0, opened_at=90.0))
+    assert decision.wait is not None
+    assert (decision.wait.kind, decision.wait.until) == ("node_state_changed", 150.0)
+    assert "crash dump" in decision.why

@@ -61,6 +61,7 @@ class Site:
         self.lost: set[int] = set()
         self.sleeps_in_look: set[int] = set()  # incidents whose claim is lost while Slurm is looked at
         self.trouble: Optional[RecoveryError] = None
+        self.jobs_trouble: Optional[RecoveryError] = None  # only when asked for the jobs of nodes
         self.machines: dict[str, Machine] = {}
         self.clock = time.time
         self.conf = {"UnkillableStepTimeout": "60 sec"}
@@ -119,6 +120,12 @@ class Site:
             for job in self.jobs_now.values()
             if {str(job.id), "%s_%s" % (job.array_job_id, job.array_task_id)} & wanted
         ]
+
+    def jobs_on(self, nodes: Iterable[str]) -> list[Job]:
+        self._answers()
+        for trouble in filter(None, [self.jobs_trouble]):
+            raise trouble
+        return [job for job in self.jobs_now.values() if job.on_nodes and set(nodes) & set(job.nodes)]
 
     def job_states(self, ids: Any = None, nodes: Optional[Iterable[str]] = None, only_states: bool = False) -> list:
         self._answers()

@@ -17,12 +17,13 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.error
     TimedOut,
     Unreachable,
 )
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import plans
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import decide, plans
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps import STEPS
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import AccountingRecord
 from ansible_collections.mission_control.job_recovery.tests.unit.plugins.module_utils.recovery.steps.site import (
     NEW_BOOT,
     OLD_BOOT,
+    OPTED_IN,
     REASON,
     UUID,
     Site,
@@ -262,6 +263,59 @@ def test_a_job_that_does_not_end_is_not_waited_for(
         flags = ("COMPLETING",) if state == "COMPLETING" else ()
         site.job(number, state, *flags, nodes=("node1",), end_time=now - ago if ago else None)
     assert site.act_one(work_of("await_drained", site.machines["node1"], plan)).status == status
+
+
+MINE = {"comment": OPTED_IN}
+OTHERS = {"comment": None}
+
+
+@pytest.mark.parametrize(
+    ("limits", "plan", "jobs", "status"),
+    [
+        ({"drain_policy": "end"}, "reboot_over_ssh", [MINE], "waiting"),
+        ({"drain_policy": "deadline"}, "reboot_over_ssh", [MINE], "waiting"),
+        ({"drain_policy": "deadline", "reboot_under_jobs": True}, "reboot_over_ssh", [MINE], "waiting"),
+        ({"drain_policy": "now"}, "reboot_over_ssh", [MINE], "done"),
+        ({"drain_policy": "now"}, "reboot_over_ssh", [MINE, OTHERS], "waiting"),
+        ({"drain_policy": "now"}, "reboot_over_ssh", [OTHERS], "waiting"),
+        ({"drain_policy": "now", "reboot_under_jobs": True}, "reboot_over_ssh", [MINE, OTHERS], "done"),
+        ({"drain_policy": "now"}, "reboot_over_ssh", [{**MINE, "requeue": False}], "waiting"),
+        ({"drain_policy": "now"}, "reboot_over_ssh", [{**MINE, "batch": False}], "waiting"),
+        ({"drain_policy": "now"}, "reboot_over_ssh", [], "waiting"),  # Slurm says MIXED and tells of no job
+        ({"drain_policy": "now", "reboot_under_jobs": True}, "reboot_over_ssh", [], "waiting"),
+        ({"drain_policy": "now"}, "clean_spool", [MINE], "waiting"),
+    ],
+)
+def test_jobs_are_waited_for_as_the_policy_says(
+    site: Site, limits: dict[str, Any], plan: str, jobs: list, status: str
+) -> None:
+    site.node("node1", "MIXED", "DRAIN", reason=REASON)
+    for number, fields in enumerate(jobs, 1):
+        site.job(number, "RUNNING", nodes=("node1",), **fields)
+    outcome = site.act_one(work_of("await_drained", site.machines["node1"], plan), site.tools(limits=limits))
+    assert outcome.status == status
+    assert site.writes == []
+
+
+@pytest.mark.parametrize(("policy", "status"), [("end", "waiting"), ("deadline", "failed"), ("now", "failed")])
+def test_a_job_of_others_that_runs_on_and_on(site: Site, policy: str, status: str) -> None:
+    site.node("node1", "MIXED", "DRAIN", reason=REASON)
+    site.job(1, "RUNNING", nodes=("node1",), comment=None)
+    tools = site.tools(limits={"drain_policy": policy, "drain_timeout": 300})
+    begun = time.time() - 400
+    seconds = decide.step_seconds("await_drained", tools.settings.limits)
+    work = work_of("await_drained", site.machines["node1"], "reboot_over_ssh", first_started_at=begun)
+    outcome = site.act_one(replace(work, deadline=begun + seconds), tools)
+    assert outcome.status == status
+    assert outcome.wait is None or outcome.wait.until == pytest.approx(time.time() + 600, abs=5)
+
+
+def test_while_nobody_can_tell_whose_jobs_run_there_they_are_awaited(site: Site) -> None:
+    site.node("node1", "MIXED", "DRAIN", reason=REASON)
+    site.job(1, "RUNNING", nodes=("node1",))
+    site.jobs_trouble = TimedOut("no answer")
+    tools = site.tools(limits={"drain_policy": "now"})
+    assert site.act_one(work_of("await_drained", site.machines["node1"], "reboot_over_ssh"), tools).status == "waiting"
 
 
 def test_while_nobody_can_tell_which_jobs_are_stuck_the_drain_is_awaited(site: Site) -> None:
