@@ -86,6 +86,11 @@ jobs:
       description: The number of the component.
       type: int
       sample: null
+    het_jobs:
+      description: The ids of all components of a heterogeneous job; empty if it is none.
+      type: list
+      elements: int
+      sample: []
     name:
       description: The job's name.
       type: str
@@ -186,6 +191,11 @@ jobs:
       sample: null
     excluded_nodes:
       description: Nodes that the job must not get.
+      type: list
+      elements: str
+      sample: []
+    required_nodes:
+      description: Nodes that the job must get.
       type: list
       elements: str
       sample: []

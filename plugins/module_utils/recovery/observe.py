@@ -178,21 +178,24 @@ def _with_left_overs(look: JobLook, tools: Tools, machines: MachinesOf) -> JobLo
     """Look on every node that the job ever ran on for files and processes of its ended steps."""
     if look.job is None:
         return look
+    numbers = [str(number) for number in look.job.het_jobs or (look.job.id,)]
     try:
-        names = nodes_of_job(tools, look.job)
         if look.job.state == "COMPLETED":
-            names = list(look.job.nodes) if hid_a_failed_launch(look.job, _steps_of(tools, look.job)) else []
+            names = _nodes_of_a_hidden_failure(tools, look.job, numbers)
+        else:
+            names = _nodes_of_runs(tools, look.job, numbers)
     except RecoveryError as exc:
         return JobLook(job=look.job, unknown={looks.SPOOL: str(exc)})
     if not names:
         return JobLook(job=look.job, left_overs={})
     known = machines(names)
     addresses = {known[name].ssh_address: name for name in names if name in known and known[name].ssh_address}
-    number = str(look.job.id)
-    files = tools.nodes.call({address: ["spool-look", "--job", number] for address in addresses}, HELPER_DEADLINE)
+    words = ["spool-look", *(word for number in numbers for word in ("--job", number))]
+    files = tools.nodes.call(dict.fromkeys(addresses, words), HELPER_DEADLINE)
     orphans: Mapping[str, Any] = {}
     if look.job.state == "PENDING":  # while it runs, its processes are no orphans
-        words = ["orphans", *node_shell.job_words(look.job.id, look.job.uid)]
+        of_jobs = [word for number in numbers for word in node_shell.job_words(int(number), look.job.uid)]
+        words = ["orphans", *of_jobs]
         orphans = tools.nodes.call(dict.fromkeys(addresses, words), HELPER_DEADLINE)
     left, trouble = {}, [name for name in names if name not in addresses.values()]
     for address, name in addresses.items():
@@ -206,35 +209,34 @@ def _with_left_overs(look: JobLook, tools: Tools, machines: MachinesOf) -> JobLo
     return JobLook(job=look.job, left_overs=left, unknown=unknown)
 
 
-def nodes_of_job(tools: Tools, job: Any) -> list[str]:
-    """Every node on which a run of the job was: the present one's, and those of its former runs by accounting.
-
-    Raises:
-        RecoveryError: accounting does not answer.
-    """
-    records = tools.slurm.accounting([job.id])
+def _nodes_of_runs(tools: Tools, job: Job, numbers: Sequence[str]) -> list[str]:
+    """Every node on which a run of the job was: the present one's, and those of its former runs by accounting."""
     names = dict.fromkeys(job.nodes)
-    for record in records:
+    for record in tools.slurm.accounting(numbers):
         names.update(dict.fromkeys(record.nodes))
     return list(names)
 
 
-def _steps_of(tools: Tools, job: Job) -> list[AccountingRecord]:
-    return [record for record in tools.slurm.accounting([job.id], steps=True) if record.step is not None]
+def _nodes_of_a_hidden_failure(tools: Tools, job: Job, numbers: Sequence[str]) -> list[str]:
+    """The nodes of a run that ended COMPLETED although a step of it could not start; none of any other run."""
+    began = job.start_time or 0
+    records = [run for run in tools.slurm.accounting(numbers, steps=True) if (run.start_time or 0) >= began]
+    if not hid_a_failed_launch(records):
+        return []
+    return list(dict.fromkeys(name for run in records if run.step is None for name in run.nodes))
 
 
-def hid_a_failed_launch(job: Job, steps: Sequence[AccountingRecord]) -> bool:
-    """Whether a COMPLETED run had a step that could not start, and its script went on all the same. Pure.
+def hid_a_failed_launch(records: Sequence[AccountingRecord]) -> bool:
+    """Whether a run with these records, which ended COMPLETED, had a step that could not start. Pure.
 
     A step that could not be launched is FAILED with the exit code 0:0; one whose program failed has another code. What
     an earlier run left on its nodes does not count: this run did not find it.
     """
     return any(
-        step.step is not None
-        and step.step.isdigit()
-        and (step.state, step.exit_code) == ("FAILED", "0:0")
-        and (step.start_time or 0) >= (job.start_time or 0)
-        for step in steps
+        record.step is not None
+        and record.step.partition("+")[0].isdigit()
+        and (record.state, record.exit_code) == ("FAILED", "0:0")
+        for record in records
     )
 
 

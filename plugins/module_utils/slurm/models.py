@@ -181,7 +181,8 @@ class Job:
     """One job, one task of an array (its own `id`), or the not yet started rest of an array (`array_tasks`).
 
     `state` is the base state. Text output hides the base behind some flags; then `state` is that flag's name and the
-    same flag is in `flags`. `begin_time` is EligibleTime. `exit_code` is Slurm's `code:signal`.
+    same flag is in `flags`. `het_jobs` are the ids of all components of a heterogeneous job. `begin_time` is
+    EligibleTime. `exit_code` is Slurm's `code:signal`.
     """
 
     id: int
@@ -192,6 +193,7 @@ class Job:
     array_tasks: str | None = None
     het_job_id: int | None = None
     het_job_offset: int | None = None
+    het_jobs: tuple[int, ...] = ()
     name: str | None = None
     user: str | None = None
     uid: int | None = None
@@ -214,6 +216,7 @@ class Job:
     partition: str | None = None
     dependency: str | None = None
     excluded_nodes: tuple[str, ...] = ()
+    required_nodes: tuple[str, ...] = ()
     priority: int | None = None
 
     @property
@@ -355,6 +358,7 @@ class AccountingRecord:
     step: str | None = None
     array_job_id: int | None = None
     array_task_id: int | None = None
+    het_job_id: int | None = None
     cancelled_by: int | None = None
     exit_code: str | None = None
     derived_exit_code: str | None = None

@@ -101,6 +101,7 @@ def _job(record: dict[str, Any]) -> models.Job:
         array_tasks=values.text(_string(record, "array_task_string")),
         het_job_id=het_job_id,
         het_job_offset=values.integer(record.get("het_job_offset")) if het_job_id else None,
+        het_jobs=values.ids(_string(record, "het_job_id_set")) if het_job_id else (),
         name=values.user_text(_string(record, "name")),
         user=values.text(_string(record, "user_name")),
         uid=values.integer(record.get("user_id")),
@@ -123,6 +124,7 @@ def _job(record: dict[str, Any]) -> models.Job:
         partition=values.text(_string(record, "partition")),
         dependency=values.text(_string(record, "dependency")),
         excluded_nodes=values.nodes(_string(record, "excluded_nodes")),
+        required_nodes=values.nodes(_string(record, "required_nodes")),
         priority=values.integer(record.get("priority")),
     )
 

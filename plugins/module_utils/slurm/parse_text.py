@@ -201,6 +201,7 @@ def _job(fields: Fields) -> models.Job:
         array_tasks=None if single else values.text(tasks),
         het_job_id=values.text_integer(fields.get("HetJobId"), "HetJobId"),
         het_job_offset=values.text_integer(fields.get("HetJobOffset"), "HetJobOffset"),
+        het_jobs=values.ids(fields.get("HetJobIdSet")) if fields.get("HetJobId") else (),
         name=values.user_text(fields.get("JobName")),
         user=user,
         uid=uid,
@@ -223,6 +224,7 @@ def _job(fields: Fields) -> models.Job:
         partition=values.text(fields.get("Partition")),
         dependency=values.text(fields.get("Dependency")),
         excluded_nodes=values.nodes(fields.get("ExcNodeList")),
+        required_nodes=values.nodes(fields.get("ReqNodeList")),
         priority=values.text_integer(fields.get("Priority"), "Priority"),
     )
 
@@ -315,6 +317,7 @@ def parse_accounting(row: Fields) -> models.AccountingRecord:
         step=raw.step,
         array_job_id=shown.id if shown.task is not None or shown.tasks else None,
         array_task_id=shown.task,
+        het_job_id=shown.id if shown.het_offset is not None else None,
         cancelled_by=cancelled_by,
         exit_code=values.text(row.get("exitcode")),
         derived_exit_code=values.text(row.get("derivedexitcode")),

@@ -22,6 +22,8 @@ NULLS = frozenset(
 _NO_VALUES = (0xFFFFFFFE, 0xFFFFFFFFFFFFFFFE, -2)
 _INFINITE_VALUES = (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF, -1)
 
+_MAX_IDS = 1000  # components of one heterogeneous job; Slurm allows 128
+
 Number = Union[int, float]
 
 
@@ -122,6 +124,18 @@ def nodes(value: str | None) -> tuple[str, ...]:
         return tuple(hostlist.expand(value))
     except hostlist.HostlistError as exc:
         raise Unreadable(str(exc)) from None
+
+
+def ids(value: str | None) -> tuple[int, ...]:
+    """The ids of a set such as `23-24,27`."""
+    found: list[int] = []
+    for part in (text(value) or "").split(","):
+        first, dash, last = part.partition("-")
+        if part and not (first.isdigit() and (last.isdigit() or not dash)):
+            raise Unreadable("%r is no set of ids" % str(value)[:80])
+        if part:
+            found.extend(range(int(first), min(int(last or first), int(first) + _MAX_IDS) + 1))
+    return tuple(found)
 
 
 def exit_code_of_status(status: int) -> str:

@@ -30,6 +30,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     ask_places,
     find_places,
     read_jobs,
+    read_parts,
     serious,
 )
 
@@ -78,11 +79,11 @@ def _clean_nodes(answers: Answers, works: Sequence[Work], tools: Tools) -> None:
 def _clean_jobs(answers: Answers, works: Sequence[Work], tools: Tools) -> None:
     if not works:
         return
-    jobs = read_jobs(works, tools)
-    places = find_places(works, jobs, tools)
+    parts = read_parts(works, read_jobs(works, tools), tools)
+    places = find_places(works, parts, tools)
     for work in works:
-        if work.incident in jobs and jobs[work.incident].on_nodes:
-            answers.give(still_active(work, tools))
+        if any(job.on_nodes for job in parts.get(work.incident, ())):
+            answers.give(still_active(work, tools, parts[work.incident]))
         elif work.incident not in places:
             answers.give(done(work, "the job never had nodes"))
     allowed, seconds = answers.guarded()
@@ -99,7 +100,7 @@ def _clean_jobs(answers: Answers, works: Sequence[Work], tools: Tools) -> None:
 
 
 def _words(place: Places) -> list[str]:
-    return ["--job", str(place.number)]
+    return [word for number in place.numbers for word in ("--job", str(number))]
 
 
 def _outcome(work: Work, tools: Tools, data: Mapping[str, Mapping[str, Any]], note: str) -> Outcome:

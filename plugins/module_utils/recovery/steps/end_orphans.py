@@ -33,6 +33,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     ask_places,
     find_places,
     read_jobs,
+    read_parts,
     serious,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Job
@@ -59,10 +60,11 @@ class EndOrphans(Plain):
         answers = Answers(works, tools)
         try:
             jobs = read_jobs(works, tools)
-            places = find_places(works, jobs, tools)
+            parts = read_parts(works, jobs, tools)
+            places = find_places(works, parts, tools)
             for work in works:
-                if work.incident in jobs and jobs[work.incident].on_nodes:
-                    answers.give(still_active(work, tools))
+                if any(job.on_nodes for job in parts.get(work.incident, ())):
+                    answers.give(still_active(work, tools, parts[work.incident]))
                 elif work.incident not in places:
                     answers.give(done(work, "the job never had nodes"))
             for _round in range(_ROUNDS):
@@ -100,7 +102,7 @@ def _round_of(answers: Answers, jobs: Mapping[int, Job], places: Mapping[int, Pl
 
 
 def _words(place: Places) -> list[str]:
-    return job_words(place.number, place.uid)
+    return [word for number in place.numbers for word in job_words(number, place.uid)]
 
 
 def _judge(
@@ -128,7 +130,7 @@ def _judge(
         place.addresses[name]: [
             "%d.%d" % (process["pid"], process["start"])
             for process in data[name].get("processes", ())
-            if process.get("job") == place.number
+            if process.get("job") in place.numbers
         ][:_NAMED]
         for name, count in counts.items()
         if count
@@ -158,7 +160,10 @@ def _requests(
 
 def _counts(place: Places, data: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
     """By node name how many processes of the job are there."""
-    return {name: int((answer.get("jobs") or {}).get(str(place.number), 0)) for name, answer in data.items()}
+    return {
+        name: sum(int((answer.get("jobs") or {}).get(str(number), 0)) for number in place.numbers)
+        for name, answer in data.items()
+    }
 
 
 def _none_left(

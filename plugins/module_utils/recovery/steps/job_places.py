@@ -21,12 +21,14 @@ class Places:
 
     Attributes:
         number: the job's own id, as its processes and files bear it (a task's is not its array's).
+        numbers: the same of all components of a heterogeneous job; of any other job that one.
         addresses: by node name the SSH address, of all its runs.
         last: the nodes of its last run.
         uid: its user's, None where that is not known.
     """
 
     number: int
+    numbers: tuple[int, ...]
     addresses: Mapping[str, str]
     last: frozenset[str]
     uid: Optional[int] = None
@@ -45,41 +47,62 @@ def read_jobs(works: Sequence[Work], tools: Tools) -> dict[int, Job]:
     return {work.incident: by_name[work.target.name] for work in works if work.target.name in by_name}
 
 
-def find_places(works: Sequence[Work], jobs: Mapping[int, Job], tools: Tools) -> dict[int, Places]:
-    """By incident where its job has run; without those of which nobody knows.
+def read_parts(works: Sequence[Work], jobs: Mapping[int, Job], tools: Tools) -> dict[int, list[Job]]:
+    """By incident all components of its job, the job itself first; of one that is not heterogeneous, it alone.
+
+    Raises:
+        RecoveryError: Slurm cannot be read.
+    """
+    wanted = sorted({number for job in jobs.values() for number in job.het_jobs if number != job.id})
+    others = {job.id: job for job in tools.slurm.jobs(wanted, missing_ok=True)} if wanted else {}
+    return {
+        work.incident: [
+            jobs[work.incident],
+            *(others[number] for number in jobs[work.incident].het_jobs if number in others),
+        ]
+        for work in works
+        if work.incident in jobs
+    }
+
+
+def find_places(works: Sequence[Work], parts: Mapping[int, Sequence[Job]], tools: Tools) -> dict[int, Places]:
+    """By incident where its job, or any component of it, has run; without those of which nobody knows.
+
+    Args:
+        parts: what `read_parts` found.
 
     The addresses are the ledger's, and Slurm's own NodeAddr for a node that the ledger does not know.
 
     Raises:
         RecoveryError: accounting or Slurm cannot be read.
     """
-    numbers = {
-        work.incident: str(jobs[work.incident].id) if work.incident in jobs else work.target.name for work in works
-    }
-    records = tools.slurm.accounting(sorted(set(numbers.values()))) if numbers else []
+    asked = {str(part.id) for some in parts.values() for part in some}
+    asked.update(work.target.name for work in works if work.incident not in parts)
+    records = tools.slurm.accounting(sorted(asked)) if asked else []
     found: dict[int, Places] = {}
     for work in works:
-        job, runs = jobs.get(work.incident), _runs_of(work, jobs.get(work.incident), records)
-        names = dict.fromkeys(job.nodes if job is not None else ())
-        for run in runs:
-            names.update(dict.fromkeys(run.nodes))
-        last = frozenset(job.nodes if job is not None and job.nodes else runs[-1].nodes if runs else ())
-        number = job.id if job is not None else runs[-1].id if runs else 0
-        if names:
-            uid = job.uid if job is not None else None
-            found[work.incident] = Places(number, dict.fromkeys(names, ""), last, uid)
+        places = _places(work, parts.get(work.incident, []), records)
+        if places is not None:
+            found[work.incident] = places
     return _with_addresses(found, tools)
 
 
-def _runs_of(work: Work, job: Optional[Job], records: Iterable[AccountingRecord]) -> list[AccountingRecord]:
-    """The runs of a job that had nodes, oldest first."""
-    wanted = {work.target.name} if job is None else {str(job.id)}
+def _places(work: Work, parts: Sequence[Job], records: Iterable[AccountingRecord]) -> Optional[Places]:
+    wanted = {str(part.id) for part in parts} or {work.target.name}
     runs = [record for record in records if record.step is None and record.nodes and wanted & _names_of(record)]
-    return sorted(runs, key=lambda run: (run.start_time or 0, run.submit_time or 0))
+    runs.sort(key=lambda run: (run.start_time or 0, run.submit_time or 0))
+    last = {run.id: run.nodes for run in runs}  # by component the nodes of its last run
+    last.update((part.id, part.nodes) for part in parts if part.nodes)
+    names = dict.fromkeys(name for nodes in [*last.values(), *(run.nodes for run in runs)] for name in nodes)
+    if not names:
+        return None
+    numbers = tuple(dict.fromkeys([part.id for part in parts] or last))
+    last_nodes = frozenset(name for nodes in last.values() for name in nodes)
+    return Places(numbers[0], numbers, dict.fromkeys(names, ""), last_nodes, parts[0].uid if parts else None)
 
 
 def _names_of(record: AccountingRecord) -> set[str]:
-    names = {str(record.id)}
+    names = {str(record.id), str(record.het_job_id or record.id)}
     if record.array_job_id and record.array_task_id is not None:
         names.add("%d_%d" % (record.array_job_id, record.array_task_id))
     return names

@@ -13,6 +13,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm
     models,
     parse_json,
     parse_text,
+    values,
 )
 
 CAPTURES = pathlib.Path(__file__).parent / "captures"
@@ -266,6 +267,7 @@ def test_text_and_json_of_a_real_cluster_say_the_same_of_jobs() -> None:
     states = {job.state for job in text.values()}
     assert {"RUNNING", "PENDING", "CANCELLED", "COMPLETED", "FAILED"} <= states
     assert any(job.het_job_offset == 1 for job in text.values())
+    assert (text[23].het_jobs, text[24].het_jobs, text[25].het_jobs) == ((23, 24), (23, 24), ())
     assert any(job.array_tasks == "2-5%1" for job in text.values())
 
 
@@ -449,6 +451,25 @@ def test_accounting_state(text: str, expected: tuple) -> None:
 def test_accounting_state_that_is_none(text: str) -> None:
     with pytest.raises(Unreadable):
         parse_text.accounting_state(text)
+
+
+def test_accounting_of_a_component() -> None:
+    row = {"jobidraw": "124", "jobid": "123+1", "state": "FAILED"}
+    record = parse_text.parse_accounting(row)
+    assert (record.id, record.het_job_id, record.array_job_id) == (124, 123, None)
+
+
+@pytest.mark.parametrize(("value", "expected"), [
+    (None, ()), ("", ()), ("(null)", ()), ("23-24", (23, 24)), ("23", (23,)), ("23-24,27", (23, 24, 27)),
+])
+def test_ids(value: str, expected: tuple) -> None:
+    assert values.ids(value) == expected
+
+
+@pytest.mark.parametrize("value", ["x", "1-", "-1", "1-x", "1;2"])
+def test_ids_that_are_none(value: str) -> None:
+    with pytest.raises(Unreadable):
+        values.ids(value)
 
 
 def test_accounting_of_an_array_task_and_its_step() -> None:

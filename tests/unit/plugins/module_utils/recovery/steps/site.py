@@ -118,7 +118,7 @@ class Site:
         return [
             job
             for job in self.jobs_now.values()
-            if {str(job.id), "%s_%s" % (job.array_job_id, job.array_task_id)} & wanted
+            if {str(job.id), "%s_%s" % (job.array_job_id, job.array_task_id), str(job.het_job_id)} & wanted
         ]
 
     def jobs_on(self, nodes: Iterable[str]) -> list[Job]:

@@ -188,6 +188,51 @@ def test_a_task_of_an_array_is_looked_for_by_its_own_number(site: Site) -> None:
     assert site.asked == [("ssh-node1", "orphans", "15")]
 
 
+@pytest.fixture(name="het")
+def _het(site: Site) -> Site:
+    """Job 11 has the components 11 on node1 and 12 on node2; an earlier run had 12 on node3."""
+    site.job(11, "FAILED", het_job_id=11, het_job_offset=0, het_jobs=(11, 12))
+    site.job(12, "FAILED", het_job_id=11, het_job_offset=1, het_jobs=(11, 12))
+    site.runs = [
+        run(11, "node1", start=50),
+        run(12, "node3", start=50),
+        run(11, "node1", start=100),
+        run(12, "node2", start=100),
+    ]
+    return site
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [("end_orphans", ("orphans", "11", "12")), ("clean_spool", ("spool-clean", "--job", "11", "--job", "12"))],
+)
+def test_a_heterogeneous_job_is_cleaned_on_the_nodes_of_all_components(het: Site, step: str, words: tuple) -> None:
+    assert het.act_one(at(step)).status == "done"
+    assert sorted(het.asked) == [(f"ssh-node{number}", *words) for number in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("step", ["end_orphans", "clean_spool"])
+def test_a_silent_node_of_any_component_is_not_clean(het: Site, step: str) -> None:
+    for verb in ("orphans", "spool-clean"):
+        het.helper["ssh-node2", verb] = Unreachable("off")
+    assert het.act_one(at(step)).status == "waiting"
+
+
+def test_orphans_of_another_component_are_ended(het: Site) -> None:
+    ending(het, "ssh-node2", 12, NONE)
+    assert het.act_one(at("end_orphans")).status == "done"
+    assert het.writes == [("end-orphans", "11", "12", "--process", "501.5", "--process", "502.5")]
+
+
+@pytest.mark.parametrize("step", ["await_job_end", "end_orphans", "clean_spool"])
+@pytest.mark.parametrize("state", [("RUNNING",), ("FAILED", "COMPLETING")])
+def test_a_component_that_is_on_its_nodes_is_awaited(het: Site, step: str, state: tuple) -> None:
+    het.job(12, *state, het_job_id=11, het_job_offset=1, het_jobs=(11, 12), nodes=("node2",))
+    outcome = het.act_one(at(step))
+    assert (outcome.wait.kind, outcome.wait.args) == ("job_not_active", {"jobs": ["11", "12"]})
+    assert het.asked == []
+
+
 def test_a_node_that_the_ledger_does_not_know_is_reached_by_slurms_address(site: Site) -> None:
     del site.machines["node2"]
     site.helper["nodeaddr-node2", "orphans"] = NONE
