@@ -30,6 +30,7 @@ _LABELS = {
     "resume": "returned to service",
     "requeue": "job requeued",
     "rerun": "Job created again",
+    "tell": "user told",
     "confirm": "proved well, closed",
 }
 #: Steps whose time is the machine's, or the job's, and not the recovery's.

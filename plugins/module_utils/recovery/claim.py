@@ -18,6 +18,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     breaker,
     decide,
     gates,
+    job_runs,
     looks,
     observe,
     plans,
@@ -420,10 +421,12 @@ class Claimer:
         store, limits = self._store, self._settings.limits
         number = subject.incident.id if subject.incident else 0
         if subject.target.kind == JOB:
+            former = self._former(subject, look)
             return History(
                 stopped=self._stopped,
                 restored=self._restored,
-                attempts=self._attempts(subject, look),
+                attempts=self._attempts(subject, look, former),
+                former=tuple(former),
                 failures=breaker.failures(store, subject.target.kind, limits),
             )
         machine = subject.machine.name if subject.machine else ""
@@ -444,11 +447,16 @@ class Claimer:
             failures=breaker.failures(store, subject.target.kind, limits),
         )
 
-    def _attempts(self, subject: _Subject, look: Look) -> int:
+    def _former(self, subject: _Subject, look: Look) -> list[Mapping[str, Any]]:
+        """What earlier incidents remember that restarted this very job of Slurm, the newest first."""
+        job = look.job if isinstance(look, JobLook) else None
+        return job_runs.of_this_job(self._store.incidents.restarted(subject.key, plans.REQUEUE), job)
+
+    def _attempts(self, subject: _Subject, look: Look, former: Sequence[Mapping[str, Any]]) -> int:
         """How often the job was restarted. A Kubernetes Job has another name each time: its annotation counts, too."""
         job = look.kubernetes if isinstance(look, JobLook) else None
         if job is None:
-            return self._store.incidents.attempts(subject.key, plans.REQUEUE)
+            return len(former)
         counted = self._store.incidents.attempts(subject.key, plans.RERUN)
         try:
             return max(counted, origin_of(job).attempt)

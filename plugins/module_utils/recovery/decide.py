@@ -16,21 +16,23 @@ from typing import Any, Callable, Mapping, Optional
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.identity import same_machine
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.redfish import ON
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import plans, waits
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import (
+    gates,
+    job_runs,
+    plans,
+    waits,
+)
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.catalogue import KINDS
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import SLURM
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.gates import REQUESTED, Case
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.looks import JobLook, NodeLook
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import (
     END,
-    JOB_ENDS,
     REPORT,
     Limits,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Wait
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.text import printable
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import hostlist
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Job
 
 MAX_RESTARTS = 3  # of a daemon within the reboot window, before the node is rebooted for it
 
@@ -38,6 +40,7 @@ _REBOOTS = ("reboot_over_ssh", "reboot_by_power")
 _VERDICT_INTERVAL = 60.0
 _KUBELET_GRACE = 60.0  # seconds that a node whose kubelet is active may stay not Ready before it is rebooted
 _KUBELET_PAUSE = 20.0
+_REQUEUED = "the job is requeued once nothing of it is left on its nodes"
 _NAMED = 8  # jobs in one sentence
 
 
@@ -142,8 +145,14 @@ def _decide_job(case: Case) -> Decision:
         return Decision("", "reported: what a person should look at is %s" % KINDS[case.kind].meaning)
     if case.scheduler != SLURM:
         return Decision("rerun_kubernetes_job", "the Job is run again under a new name")
-    memory = _memory_of_job(case.look.job) if isinstance(case.look, JobLook) and case.look.job is not None else {}
-    return Decision("requeue_job", "the job is requeued once nothing of it is left on its nodes", memory=memory)
+    job = case.look.job if isinstance(case.look, JobLook) else None
+    if job is None:  # the gate `gone` lets no such job pass but for a person, and the step says so to him
+        return Decision("requeue_job", _REQUEUED)
+    why = job_runs.the_applications(case.history.former, job) if case.kind == "job_failed" else ""
+    if why:
+        return Decision("tell_user", "not requeued: %s" % why, memory={"tell": "not requeued: %s" % why})
+    memory = {**job_runs.remembered(job), "attempt": [case.history.attempts + 1, gates.attempts_allowed(case)]}
+    return Decision("requeue_job", _REQUEUED, memory=memory)
 
 
 def _only_told_of(case: Case) -> bool:
@@ -152,23 +161,6 @@ def _only_told_of(case: Case) -> bool:
     return (
         case.kind == "job_failed" and job is not None and case.settings.job_ends.of(job.state) == REPORT
     )
-
-
-def _memory_of_job(job: Job) -> dict[str, Any]:
-    """What must be known later of the run that was looked at."""
-    memory: dict[str, Any] = {"job_seen": {"restart_count": job.restart_count or 0, "uid": job.uid}}
-    if job.state == "COMPLETED":
-        memory["completed_run"] = job.restart_count or 0
-    if job.state in JOB_ENDS:
-        memory["failed_run"] = {
-            "state": job.state,
-            "exit_code": job.exit_code,
-            "nodes": hostlist.compress(job.nodes) if job.nodes else "",
-            "user": job.user or str(job.uid),
-            "at": job.end_time or 0,
-            "started": job.start_time or 0,
-        }
-    return memory
 
 
 def _not_responding(case: Case) -> Decision:

@@ -323,6 +323,8 @@ class Frame:
             return changes.advance(following, incident.why, memory)
         if decide.ends_closed(incident.plan):
             return changes.close(outcome.why, memory)
+        if incident.target.kind != NODE:
+            return changes.escalate(incident.why, memory)
         return changes.escalate(
             "%s: held out of service for a person to look at" % (incident.why or incident.fault_kind), memory
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Callable, Mapping, Optional
+from typing import Any, Callable, Mapping, Optional
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.nodes import Standing, standing
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.identity import same_machine
@@ -52,6 +52,7 @@ class History:
         reboots: other incidents' reboots of this node within the reboot window.
         restarts: other incidents' restarts of a daemon on it within the reboot window.
         attempts: restarts of this job so far.
+        former: what earlier incidents that restarted this job remember, the newest first; see `job_runs`.
         alike: other targets with a fault of this kind within the window of `common_cause`.
         held: other nodes that we hold out of service (or would hold, when observing).
         machines: nodes that we know.
@@ -66,6 +67,7 @@ class History:
     reboots: int = 0
     restarts: int = 0
     attempts: int = 0
+    former: tuple[Mapping[str, Any], ...] = ()
     alike: int = 0
     held: int = 0
     machines: int = 0

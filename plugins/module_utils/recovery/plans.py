@@ -29,6 +29,7 @@ UNCORDON = "uncordon"
 RESUME = "resume"
 REQUEUE = "requeue"
 RERUN = "rerun"
+TELL = "tell"
 CONFIRM = "confirm"
 
 ORDER: tuple[str, ...] = (
@@ -52,6 +53,7 @@ ORDER: tuple[str, ...] = (
     RESUME,  # only ours, only after registration
     REQUEUE,  # restart count above the recorded one and PENDING or RUNNING and no COMPLETING
     RERUN,  # a failed Kubernetes Job again under a new name
+    TELL,  # the job's user, in its AdminComment
     CONFIRM,  # the proof that the fault is gone; closes the incident
 )
 
@@ -96,7 +98,8 @@ PLANS: dict[str, tuple[str, ...]] = {
     "return_node": (DRAIN, CORDON, FREE_JOBS, AWAIT_BOOT, CLEAN_SPOOL, VERIFY, UNCORDON, RESUME, CONFIRM),
     "clean_spool": (DRAIN, AWAIT_DRAINED, CLEAN_SPOOL, VERIFY, RESUME, CONFIRM),
     "quarantine_node": (DRAIN, CORDON, SAVE_EVIDENCE),
-    "requeue_job": (AWAIT_JOB_END, END_ORPHANS, CLEAN_SPOOL, REQUEUE, CONFIRM),
+    "requeue_job": (AWAIT_JOB_END, END_ORPHANS, CLEAN_SPOOL, REQUEUE, TELL, CONFIRM),
+    "tell_user": (TELL,),
     "rerun_kubernetes_job": (RERUN, CONFIRM),
 }
 

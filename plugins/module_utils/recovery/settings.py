@@ -158,6 +158,7 @@ class Limits:
     lease: float = 30.0
     default_attempts: int = 3  # of a job that does not say
     max_attempts: int = 10  # whatever a job says
+    exclude_nodes: int = 0  # a job that failed on at most so many nodes is kept off them; 0: never
     blast_radius_percent: float = 10.0
     blast_radius_nodes: int = 10
     common_cause_nodes: int = 4

@@ -470,6 +470,15 @@ class Incidents:
             )
         )
 
+    def restarted(self, key: str, step: str) -> list[Mapping[str, Any]]:
+        """What the incidents of a job in which this step was begun remember, the newest first."""
+        found = self._db.rows(
+            "SELECT memory FROM incidents i WHERE i.target_key = %s AND EXISTS "
+            "(SELECT 1 FROM steps s WHERE s.incident = i.id AND s.step = %s) ORDER BY i.id DESC",
+            (key, step),
+        )
+        return [rows.unpack(row["memory"]) for row in found]
+
     def failed_runs(self, since: float) -> list[dict[str, Any]]:
         """Runs of Slurm's jobs that failed and were taken up since a time: `failed_run` of each memory, with `job`."""
         found = self._db.rows(

@@ -17,6 +17,8 @@ What steps remember for later ones (an incident's memory):
 | `power_off_proved`                        | fence, power_on | down, release_pods, free_jobs                      |
 | `new_boot_id`                             | await_boot   | later steps, which act on this boot only              |
 | `restart_count`, `rerun_as`               | requeue, rerun | confirm                                             |
+| `job_seen`, `completed_run`, `failed_run` | the decision | requeue; `job_runs`, at the job's next incident       |
+| `attempt`, `tell`, `did`, `excluded`      | the decision, requeue | tell                                         |
 """
 
 from __future__ import annotations
@@ -51,6 +53,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.save_evidence import (
     SaveEvidence,
 )
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.tell import Tell
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.uncordon import Uncordon
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.verify import Verify
 
@@ -76,6 +79,7 @@ STEPS: dict[str, Step] = {
         RestartDaemon(),
         Resume(),
         SaveEvidence(),
+        Tell(),
         Uncordon(),
         Verify(),
     )

@@ -5,15 +5,25 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Sequence
+import math
+from typing import Any, Mapping, Optional, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import plans
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Outcome, Tools, Work
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.common import Answers, done
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import job_runs, plans
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import (
+    Lost,
+    Outcome,
+    Tools,
+    Work,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.common import (
+    Answers,
+    done,
+    failed,
+)
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.job_places import read_jobs
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.job_words import not_done
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import job_state, outcome
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import hostlist, job_state, outcome
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Job
 
 
@@ -29,19 +39,23 @@ class Requeue:
     name = plans.REQUEUE
 
     def intend(self, works: Sequence[Work], tools: Tools) -> dict[int, dict[str, Any]]:
-        """The restart count, which tells later whether the requeue has happened."""
+        """The restart count, which tells later whether the requeue has happened, and whose job it is."""
         try:
             jobs = read_jobs(works, tools)
         except RecoveryError:
             jobs = {}
         return {
-            work.incident: {"restart_count": jobs[work.incident].restart_count or 0} if work.incident in jobs else {}
+            work.incident: {"restart_count": job.restart_count or 0, "uid": job.uid} if job is not None else {}
             for work in works
+            for job in (jobs.get(work.incident),)
         }
 
     def act(self, works: Sequence[Work], tools: Tools) -> list[Outcome]:
         """One look for all jobs, one call for each that is to be requeued."""
         answers = Answers(works, tools)
+        for work in works:
+            if job_runs.is_another(work.memory, work.intent.get("uid"), work.intent.get("restart_count", math.inf)):
+                answers.give(failed(work, "another job has the number %s by now" % work.target.name))
         for hidden in (False, True):
             try:
                 _requeue(answers, [work for work in answers.open if _may_hide(work) is hidden], tools, hidden)
@@ -81,21 +95,54 @@ def _requeue(answers: Answers, works: Sequence[Work], tools: Tools, completed: b
     for name in held:
         answers.give(_done(chosen[name], jobs.get(chosen[name].incident), "it is held by a person"))
     free = [name for name in good if name not in held]
+    excluded = {name: _exclude(chosen[name], tools, jobs.get(chosen[name].incident)) for name in free}
+    did = {result.name: "requeued" for result in requeued if _was_requeued(result, chosen[result.name])}
     for result in job_state.Change(tools.slurm, "released", {}).bring(free, False) if free else ():
         work = chosen[result.name]
         if result.status == outcome.WAITING:
             answers.give(not_done(work, tools, result))
         why = "" if result.status == outcome.DONE else "it is requeued and not let begin at once: %s" % result.why
-        answers.give(_done(work, jobs.get(work.incident), why))
+        more = {"did": did.get(result.name, "released" if result.changed else "found"), **excluded[result.name]}
+        answers.give(_done(work, jobs.get(work.incident), why, more))
+
+
+def _was_requeued(result: outcome.Outcome, work: Work) -> bool:
+    """By this run, or by one that was killed before it could say so."""
+    after = result.after or result.before or {}
+    return result.changed or (after.get("restart_count") or 0) > work.intent.get("restart_count", math.inf)
+
+
+def _exclude(work: Work, tools: Tools, job: Optional[Job]) -> dict[str, Any]:
+    """Keep the job's next run off the nodes on which it failed, where enough others are left; what was done.
+
+    The exclusion stays with the job. What its user excludes, or requires, stays as well.
+    """
+    nodes = set(job_runs.suspects(work.memory, tools.settings.limits.exclude_nodes))
+    if job is None or not nodes or job.state != "PENDING" or job.het_job_id or nodes.intersection(job.required_nodes):
+        return {}
+    names = sorted(nodes.union(job.excluded_nodes))
+    try:
+        states = tools.slurm.node_states(partitions=(job.partition or "").split(","))
+        left = {state.name for state in states if state.node.in_service}.difference(names)
+        if len(left) < len(nodes):
+            return {}
+        if nodes.difference(job.excluded_nodes):
+            tools.guard(work)
+            tools.slurm.update_job(job.argument, excluded_nodes=names)
+    except Lost:
+        raise
+    except RecoveryError as exc:
+        return {"not_excluded": str(exc)[:200]}
+    return {"excluded": hostlist.compress(sorted(nodes))}
 
 
 def _is_wished_hold(job: Optional[Job]) -> bool:
     return job is not None and job.held and not job.held_by_slurm
 
 
-def _done(work: Work, job: Optional[Job], why: str) -> Outcome:
+def _done(work: Work, job: Optional[Job], why: str, more: Optional[Mapping[str, Any]] = None) -> Outcome:
     count = job.restart_count if job is not None else None
     proof = {"restart_count_before": work.intent.get("restart_count"), "restart_count": count}
     if job is not None:
         proof.update(state=job.state, flags=list(job.flags))
-    return done(work, why, {"restart_count": count}, proof)
+    return done(work, why, {"restart_count": count, **(more or {})}, proof)

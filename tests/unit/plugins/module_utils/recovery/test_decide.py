@@ -221,7 +221,31 @@ def test_what_follows_the_end_that_is_seen_now(state: str, wish: str, plan: str)
     assert decision.plan == plan
     if plan:
         failed = {"state": state, "exit_code": "1:0", "nodes": "n[1-2]", "user": "a", "at": 9, "started": 0}
-        assert decision.memory == {"job_seen": {"restart_count": 1, "uid": 5}, "failed_run": failed}
+        seen = {"restart_count": 1, "uid": 5}
+        assert decision.memory == {"job_seen": seen, "failed_run": failed, "attempt": [1, 3]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "nodes", "plan"),
+    [
+        ("job_failed", ("n2",), "tell_user"),
+        ("job_failed", ("n1",), "requeue_job"),
+        ("stale_spool", ("n2",), "requeue_job"),
+        ("requested", ("n2",), "requeue_job"),  # a person asked for it
+    ],
+)
+def test_a_failure_of_the_application_is_told_and_not_repeated(kind: str, nodes: tuple, plan: str) -> None:
+    former = {"failed_run": {"state": "FAILED", "exit_code": "1:0", "nodes": "n1"}}
+    look = JobLook(job=Job(7, "FAILED", exit_code="1:0", nodes=nodes, uid=5))
+    history, target, asked = History(attempts=1, former=(former,)), Target("job", "7"), Request()
+    made = Case(kind, "slurm", target, 0.0, look, history, Settings("lab"), 0.0, "requeue_job", asked)
+    decision = decide.decide(made)
+    assert decision.plan == plan
+    if plan == "tell_user":
+        assert decision.memory == {"tell": decision.why}
+        assert "FAILED 1:0" in decision.why
+    else:
+        assert decision.memory["attempt"] == [2, 3]
 
 
 def test_a_suspect_node_is_quarantined_with_its_evidence() -> None:

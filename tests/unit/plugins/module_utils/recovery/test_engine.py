@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Unreachable
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import decide, incident, plans, stop
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.claim import Claimer
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import Fault
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import Fault, Target
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.frame import Frame, Guard
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.rows import Request
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.store import Store
@@ -32,7 +32,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     Wait,
     Work,
 )
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Job
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import AccountingRecord, Job
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.reservations import Reservation
 
 from .world import (
@@ -49,6 +49,11 @@ from .world import (
 )
 
 OPT_IN = '{"APS":{"auto_resume_mode":"requeue","max_requeue_times":2}}'
+
+
+def failed_job(**fields: Any) -> Job:
+    known: dict[str, Any] = {"restart_count": 0, "uid": 1000, "nodes": (), **fields}
+    return Job(7, "FAILED", partition="main", comment=OPT_IN, requeue=True, batch=True, **known)
 
 
 class Engine:
@@ -556,6 +561,62 @@ def test_a_job_from_claim_to_close(engine: Engine, store: Store) -> None:
         assert claimed["steps"] == list(plans.PLANS["requeue_job"]), attempt
         engine.run(claimed)
     assert gate(engine.claim(job_fault("7"))) == ["attempts"]
+
+
+def test_a_job_with_the_number_of_an_older_one_has_all_its_attempts(engine: Engine) -> None:
+    """slurmctld was reinstalled, and job ids begin again."""
+    def requeued(work: Work, _tools: Tools) -> Outcome:
+        count = engine.world.job_list["7"].restart_count or 0
+        return Outcome(work.incident, DONE, remember={"restart_count": count + 1})
+
+    for restarts in range(2):
+        engine.world.job_list["7"] = failed_job(restart_count=restarts)
+        engine.run(engine.claim(job_fault("7")), {"requeue": requeued})
+    engine.world.job_list["7"] = failed_job(restart_count=2)
+    assert gate(engine.claim(job_fault("7"))) == ["attempts"]
+    engine.world.job_list["7"] = failed_job(restart_count=0)
+    assert engine.claim(job_fault("7"))["incidents"]
+
+
+def test_a_job_that_fails_the_same_way_elsewhere_is_told_and_left(engine: Engine, store: Store) -> None:
+    engine.world.job_list["7"] = failed_job(nodes=("node1",), exit_code="1:0")
+    engine.run(engine.claim(job_fault("7")))
+    engine.world.job_list["7"] = failed_job(nodes=("node2",), exit_code="1:0", restart_count=1)
+    claimed = engine.claim(job_fault("7"))
+    assert claimed["steps"] == ["tell"]
+    engine.run(claimed)
+    found = store.incidents.get(claimed["incidents"][0]["incident"])
+    assert found is not None
+    assert (found.state, "same way" in found.why, "held out" in found.why) == ("escalated", True, False)
+    assert engine.claim(job_fault("7"))["attached"]
+
+
+def test_an_event_about_an_earlier_submission_does_nothing(engine: Engine) -> None:
+    engine.world.job_list["7"] = failed_job(submit_time=200)
+    stale = Fault("job_failed", "slurm", "lab", "slurm", (Target("job", "7", "100"),), time.time(), "requeue_job")
+    assert gate(engine.claim(stale)) == ["identity"]
+
+
+def test_a_suspect_node_by_runs_of_the_accounting_and_of_the_ledger(engine: Engine, store: Store) -> None:
+    now = int(time.time())
+    engine.world.job_list["7"] = failed_job(nodes=("node1",), user="ann", end_time=now - 40, start_time=now - 50)
+    engine.run(engine.claim(job_fault("7")))
+    suspect = fault_of("node1", kind="node_suspect", suggested="quarantine_node")
+    engine.world.runs = [
+        AccountingRecord(8 + n, "FAILED", user=user, nodes=("node1",), start_time=now - 30, end_time=now - 20 + n)
+        for n, user in enumerate(("bob", "eve"))
+    ]
+    assert gate(engine.claim(suspect)) == ["gone"]
+    engine.world.runs.append(
+        AccountingRecord(9, "FAILED", user="bob", nodes=("node1",), start_time=now - 9, end_time=now - 8)
+    )
+    claimed = engine.claim(suspect)
+    assert claimed["incidents"][0]["plan"] == "quarantine_node"
+    found = store.incidents.get(claimed["incidents"][0]["incident"])
+    assert found is not None
+    assert "7 of ann (FAILED)" in found.why
+    engine.world.runs.append(AccountingRecord(10, "COMPLETED", nodes=("node2",), start_time=now - 5, end_time=now))
+    assert gate(engine.claim(fault_of("node2", kind="node_suspect", suggested="quarantine_node"))) == ["gone"]
 
 
 def test_an_array_task_and_its_job_are_one(engine: Engine) -> None:

@@ -29,7 +29,12 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     Tools,
     Work,
 )
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Job, Node, NodeState
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import (
+    AccountingRecord,
+    Job,
+    Node,
+    NodeState,
+)
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.reservations import Reservation
 
 UUID = "4c4c4544-0042-3010-8058-c7c04f4a4e32"
@@ -49,6 +54,7 @@ class World:
         self.probes: dict[str, dict[str, Any]] = {}
         self.powers: dict[str, Any] = {}
         self.reserved: list[Reservation] = []
+        self.runs: list[AccountingRecord] = []
         self.slurm_trouble: Optional[RecoveryError] = None
 
     def add(self, name: str, **fields: Any) -> Machine:
@@ -90,8 +96,8 @@ class World:
         self._slurm_answers()
         return [self.job_list[str(name)] for name in ids if str(name) in self.job_list]
 
-    def accounting(self, ids: Iterable[Any], since: Optional[int] = None, steps: bool = False) -> list[Any]:
-        return []
+    def accounting(self, ids: Any = None, since: Any = None, steps: bool = False, nodes: Any = None) -> list[Any]:
+        return list(self.runs)
 
     # the nodes
 

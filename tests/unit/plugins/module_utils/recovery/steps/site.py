@@ -36,6 +36,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm
     Job,
     JobState,
     Node,
+    NodeState,
 )
 
 OLD_BOOT = "11111111-1111-4111-8111-111111111111"
@@ -64,6 +65,7 @@ class Site:
         self.jobs_trouble: Optional[RecoveryError] = None  # only when asked for the jobs of nodes
         self.machines: dict[str, Machine] = {}
         self.clock = time.time
+        self.update_trouble: Optional[RecoveryError] = None
         self.conf = {"UnkillableStepTimeout": "60 sec"}
 
     def add(self, name: str, base: str = "IDLE", *flags: str, **fields: Any) -> Machine:
@@ -169,10 +171,29 @@ class Site:
         self.writes.append(("release", str(job)))
         self.jobs_now[int(str(job))] = replace(self.jobs_now[int(str(job))], flags=(), state_reason=None, priority=1)
 
-    def update_job(self, job: Any, start_now: bool = False, **_more: Any) -> None:
-        self.writes.append(("start", str(job)))
+    def update_job(
+        self,
+        job: Any,
+        start_now: bool = False,
+        excluded_nodes: Optional[Sequence[str]] = None,
+        admin_comment: Optional[str] = None,
+    ) -> None:
+        if self.update_trouble is not None:
+            raise self.update_trouble
         found = self.jobs_now[int(str(job))]
-        self.jobs_now[found.id] = replace(found, begin_time=int(self.clock()) - 1)
+        if start_now:
+            self.writes.append(("start", str(job)))
+            self.jobs_now[found.id] = replace(found, begin_time=int(self.clock()) - 1)
+        if excluded_nodes is not None:
+            self.writes.append(("exclude", str(job), *excluded_nodes))
+            self.jobs_now[found.id] = replace(found, excluded_nodes=tuple(excluded_nodes))
+        if admin_comment is not None:
+            self.writes.append(("tell", str(job), admin_comment))
+            self.jobs_now[found.id] = replace(found, admin_comment=admin_comment)
+
+    def node_states(self, partitions: Optional[Iterable[str]] = None) -> list[NodeState]:
+        self._answers()
+        return [NodeState(node.name, node.base_state, node.flags, node.reason) for node in self.nodes_now.values()]
 
     def _answers(self) -> None:
         if self.trouble is not None:

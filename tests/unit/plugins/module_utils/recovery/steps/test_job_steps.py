@@ -270,7 +270,7 @@ def test_the_spool_of_a_job_that_runs_is_left_alone(site: Site) -> None:
 
 def test_requeue_and_begin_now(site: Site) -> None:
     outcome = site.act_one(at("requeue"))
-    assert (outcome.status, outcome.remember) == ("done", {"restart_count": 1})
+    assert (outcome.status, outcome.remember) == ("done", {"restart_count": 1, "did": "requeued"})
     assert site.writes == [("requeue", "11"), ("start", "11")]
     assert site.jobs_now[11].begin_time < time.time()
 
@@ -281,13 +281,100 @@ def test_a_requeue_that_has_happened_is_not_repeated(site: Site) -> None:
     site.job(11, "RUNNING", restart_count=1, nodes=("node1",))
     outcome = site.act_one(at("requeue", intent={"restart_count": 0}))
     assert (outcome.status, site.writes) == ("done", [])
+    assert outcome.remember["did"] == "requeued"
 
 
 def test_a_job_that_its_script_requeued_only_begins_now(site: Site) -> None:
     site.job(11, "PENDING", restart_count=1, begin_time=int(time.time()) + 110)
     outcome = site.act_one(at("requeue"))
-    assert (outcome.status, outcome.remember) == ("done", {"restart_count": 1})
+    assert (outcome.status, outcome.remember) == ("done", {"restart_count": 1, "did": "released"})
     assert site.writes == [("start", "11")]
+
+
+@pytest.mark.parametrize(
+    ("now", "another"),
+    [({"uid": 5}, False), ({"uid": 5, "restart_count": 2}, False), ({"uid": 6}, True), ({"restart_count": 0}, True)],
+)
+def test_another_job_that_got_the_number_is_not_requeued(site: Site, now: dict[str, Any], another: bool) -> None:
+    site.job(11, "FAILED", **{"restart_count": 1, **now})
+    outcome = site.act_one(at("requeue", memory={"job_seen": {"restart_count": 1, "uid": 5}}))
+    assert (outcome.status == "failed") is another
+    assert (site.writes == []) is another
+
+
+FAILED_ON_1 = {"failed_run": {"state": "FAILED", "exit_code": "1:0", "nodes": "node1"}}
+
+
+@pytest.mark.parametrize(
+    ("most", "fields", "expected"),
+    [
+        (0, {}, None),
+        (1, {}, ("node1",)),
+        (1, {"excluded_nodes": ("node9",)}, ("node1", "node9")),  # what its user excludes stays
+        (1, {"required_nodes": ("node1",)}, None),
+        (1, {"het_job_id": 11}, None),
+    ],
+)
+def test_the_next_run_is_kept_off_the_suspect_node(site: Site, most: int, fields: dict, expected: Any) -> None:
+    site.job(11, "FAILED", partition="main", **fields)
+    outcome = site.act_one(at("requeue", memory=FAILED_ON_1), site.tools(limits={"exclude_nodes": most}))
+    assert outcome.status == "done"
+    written = [write for write in site.writes if write[0] == "exclude"]
+    assert written == ([("exclude", "11", *expected)] if expected else [])
+    assert outcome.remember.get("excluded") == ("node1" if expected else None)
+    # before it may begin
+    assert site.writes[-1] == ("start", "11")
+
+
+def test_the_last_node_is_not_excluded(site: Site) -> None:
+    for name in ("node2", "node3"):
+        site.node(name, "DOWN")
+    site.job(11, "FAILED", partition="main")
+    site.act_one(at("requeue", memory=FAILED_ON_1), site.tools(limits={"exclude_nodes": 1}))
+    assert site.writes == [("requeue", "11"), ("start", "11")]
+
+
+# ---- tell ----------------------------------------------------------------------------------------------------------
+
+DONE_IT = {**FAILED_ON_1, "did": "requeued", "attempt": [1, 3]}
+SENTENCE = "job-recovery #7: requeued (1 of 3) after FAILED 1:0 on node1"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (None, SENTENCE),
+        ("see ticket 4", "see ticket 4 | " + SENTENCE),
+        ("{{ 1 }} $(id) ' \" \n\x1b[2J", "{{ 1 }} $(id) ' \" \n\x1b[2J | " + SENTENCE),
+        ("job-recovery #6: requeued", "job-recovery #6: requeued | " + SENTENCE),
+        ("job-recovery #77: requeued", "job-recovery #77: requeued | " + SENTENCE),
+        ("x | " + SENTENCE, None),  # told already
+        ("y" * 1990, None),  # no room, and what stands there stays
+    ],
+)
+def test_the_user_is_told_once_and_nothing_is_lost(site: Site, before: Any, after: Any) -> None:
+    site.job(11, "PENDING", admin_comment=before)
+    assert site.act_one(at("tell", memory=DONE_IT)).status == "done"
+    assert site.writes == ([("tell", "11", after)] if after else [])
+    assert site.act_one(at("tell", memory=DONE_IT)).status == "done"
+    assert len(site.writes) == bool(after)
+
+
+@pytest.mark.parametrize("trouble", [Forbidden("access denied"), TimedOut("did not end")])
+def test_a_comment_that_cannot_be_written_holds_nothing_up(site: Site, trouble: Any) -> None:
+    site.update_trouble = trouble
+    outcome = site.act_one(at("tell", memory=DONE_IT))
+    assert outcome.status == "done"
+    assert str(trouble) in outcome.why
+    assert site.act_one(at("tell", "99")).status == "done"
+    site.update_trouble, site.trouble = None, trouble
+    assert site.act_one(at("tell", memory=DONE_IT)).status == "done"
+
+
+def test_nobody_is_told_without_the_claim(site: Site) -> None:
+    site.lost.add(7)
+    assert site.act_one(at("tell", memory=DONE_IT)).status == "waiting"
+    assert site.writes == []
 
 
 @pytest.mark.parametrize(

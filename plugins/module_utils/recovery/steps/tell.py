@@ -1,0 +1,77 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The job's user is told what was done, in the job's AdminComment (`scontrol show job`, `sacct -o admincomment`)."""
+
+from __future__ import annotations
+
+from typing import Optional, Sequence
+
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import job_runs, plans
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import (
+    Lost,
+    Outcome,
+    Tools,
+    Work,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.common import (
+    Answers,
+    Plain,
+    done,
+    trouble,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.job_places import read_jobs
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Job
+
+_BETWEEN = " | "
+_MOST = 2000  # characters of a comment; what is there already is never shortened for ours
+
+
+class Tell(Plain):
+    """One sentence for each incident, behind what stands there already. It says the incident's number, and where that
+    stands nothing is said again.
+
+    Waits for: nothing. A comment that cannot be written is named and holds nothing up.
+    """
+
+    name = plans.TELL
+
+    def act(self, works: Sequence[Work], tools: Tools) -> list[Outcome]:
+        """One look for all jobs, a call for each that is told."""
+        answers = Answers(works, tools)
+        try:
+            jobs = read_jobs(works, tools)
+        except RecoveryError as exc:
+            for work in works:
+                answers.give(done(work, "the job's user is not told: %s" % exc))
+            return answers.all()
+        for work in answers.open:
+            answers.give(_tell(work, tools, jobs.get(work.incident)))
+        return answers.all()
+
+
+def _tell(work: Work, tools: Tools, job: Optional[Job]) -> Outcome:
+    if job is None:
+        return done(work, "Slurm has forgotten the job")
+    comment = comment_of(job.admin_comment, work)
+    if not comment:
+        return done(work, "the job's user is told already, or the comment is full")
+    try:
+        tools.guard(work)
+        tools.slurm.update_job(job.argument, admin_comment=comment)
+    except Lost as exc:
+        return trouble(work, tools, exc)
+    except RecoveryError as exc:
+        return done(work, "the job's user is not told: %s" % exc)
+    return done(work, proof={"told": job_runs.sentence(work.fault_kind, work.memory)})
+
+
+def comment_of(before: Optional[str], work: Work) -> str:
+    """The comment with our sentence; the empty text where it stands there already or has no room. Pure."""
+    mark = "job-recovery #%d:" % work.incident
+    if mark in (before or ""):
+        return ""
+    sentence = "%s %s" % (mark, job_runs.sentence(work.fault_kind, work.memory))
+    comment = before + _BETWEEN + sentence if before else sentence
+    return comment if len(comment) <= _MOST else ""
