@@ -30,6 +30,7 @@ _LABELS = {
     "resume": "returned to service",
     "requeue": "job requeued",
     "rerun": "Job created again",
+    "release_successor": "successor released",
     "tell": "user told",
     "confirm": "proved well, closed",
 }

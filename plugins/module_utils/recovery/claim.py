@@ -21,6 +21,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     job_runs,
     looks,
     observe,
+    opt_in,
     plans,
     present,
     stop,
@@ -456,12 +457,21 @@ class Claimer:
         """How often the job was restarted. A Kubernetes Job has another name each time: its annotation counts, too."""
         job = look.kubernetes if isinstance(look, JobLook) else None
         if job is None:
-            return len(former)
+            return len(former) + self._attempts_before(look)
         counted = self._store.incidents.attempts(subject.key, plans.RERUN)
         try:
             return max(counted, origin_of(job).attempt)
         except Unreadable:  # whoever wrote it there: nobody can tell any more
             return self._settings.limits.max_attempts
+
+    def _attempts_before(self, look: Look) -> int:
+        """Restarts of the jobs that this one followed as their successor: a chain has its attempts together."""
+        job = look.job if isinstance(look, JobLook) else None
+        if job is None or gates.consent_of(look).mode != opt_in.SINGLETON:
+            return 0
+        before = self._store.incidents.released(job.id) or {}
+        same_user = (before.get("job_seen") or {}).get("uid") == job.uid
+        return int(before["attempt"][0]) if same_user and before.get("attempt") else 0
 
 
 def past_of(name: str, runs: Sequence[Mapping[str, Any]], since: float) -> observe.Past:

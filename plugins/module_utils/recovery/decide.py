@@ -152,6 +152,10 @@ def _decide_job(case: Case) -> Decision:
     if why:
         return Decision("tell_user", "not requeued: %s" % why, memory={"tell": "not requeued: %s" % why})
     memory = {**job_runs.remembered(job), "attempt": [case.history.attempts + 1, gates.attempts_allowed(case)]}
+    successor = case.look.successor if isinstance(case.look, JobLook) else None
+    if successor is not None and gates.follows(case):
+        why = "job %d, which its user holds to follow this one, is released" % successor.id
+        return Decision("release_successor", why, memory={**memory, "successor": successor.id})
     return Decision("requeue_job", _REQUEUED, memory=memory)
 
 

@@ -21,6 +21,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.rows import Request
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.looks import JobLook, NodeLook
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import (
+    JOB_ENDS,
     OBSERVE,
     Limits,
     Settings,
@@ -208,6 +209,9 @@ def opted_in(case: Case) -> str:
     """Has the job's user allowed a restart, and can Slurm do it?"""
     if not isinstance(case.look, JobLook):
         return ""
+    consent = consent_of(case.look)
+    if follows(case):
+        return _no_successor(case.look)
     job = case.look.job
     if job is not None and job.requeue is False:
         return "the job was submitted with --no-requeue"
@@ -215,12 +219,24 @@ def opted_in(case: Case) -> str:
         return "no batch job: Slurm cannot requeue it"
     if case.settings.jobs == "all":
         return ""
-    consent = consent_of(case.look)
     if consent.problem:
         return "the opt-in cannot be read: %s" % consent.problem
-    if consent.mode == opt_in.SINGLETON and case.look.kubernetes is None:
-        return "the user wants a held successor of the same name to run instead (singleton_dependency), not this job"
     return "" if consent.allowed else "the user did not opt in"
+
+
+def follows(case: Case) -> bool:
+    """Whether the job's user wants a held successor of the same name to run in place of this job, which has ended."""
+    if not isinstance(case.look, JobLook) or case.look.job is None or case.look.job.state == "PENDING":
+        return False
+    return consent_of(case.look).mode == opt_in.SINGLETON
+
+
+def _no_successor(look: JobLook) -> str:
+    if look.job is not None and look.job.state not in JOB_ENDS:
+        return "the job is %s, and its user wants a successor to run only after a failure" % look.job.state
+    if looks.SUCCESSOR in look.unknown:
+        return "whether its user holds a successor is not known: %s" % look.unknown[looks.SUCCESSOR]
+    return "" if look.successor is not None else "its user holds no successor of the same name (singleton_dependency)"
 
 
 def attempts(case: Case) -> str:
@@ -235,7 +251,11 @@ def attempts(case: Case) -> str:
 
 def dependents(case: Case) -> str:
     """Jobs that depend on this one may already be running on what it left."""
-    if not isinstance(case.look, JobLook) or not case.look.dependents:
+    if not isinstance(case.look, JobLook):
+        return ""
+    if looks.DEPENDENTS in case.look.unknown:
+        return "whether jobs that depend on it already run is not known: %s" % case.look.unknown[looks.DEPENDENTS]
+    if not case.look.dependents:
         return ""
     return "jobs that depend on it may already run: %s" % ", ".join(case.look.dependents[:5])
 

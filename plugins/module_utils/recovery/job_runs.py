@@ -106,7 +106,11 @@ def sentence(fault_kind: str, memory: Memory) -> str:
     """What was done, for the job's user: only words of ours and of Slurm's, and names of nodes."""
     if memory.get("tell"):
         return _short(str(memory["tell"]))
-    words = {"requeued": "requeued", "released": "released"}.get(str(memory.get("did")), "let begin")
+    words = {
+        "requeued": "requeued",
+        "released": "released",
+        "successor": "released to follow the job before it",
+    }.get(str(memory.get("did")), "let begin")
     attempt = memory.get("attempt")
     if attempt:
         words += " (%d of %d)" % (attempt[0], attempt[1])

@@ -26,6 +26,7 @@ SPOOL = "spool"
 PODS = "pods"
 JOBS = "jobs"
 DEPENDENTS = "dependents"
+SUCCESSOR = "successor"
 RESERVATIONS = "reservations"
 
 
@@ -94,6 +95,7 @@ class JobLook:
         left_overs: by node, what of ended steps is left there (`files`, `orphans`), in words; empty mapping: nothing
             is left anywhere; None where nobody looked.
         dependents: ids of jobs that depend on this one and have already been allowed to run; None: nobody looked.
+        successor: the job that its user holds to follow this one; None: there is none, or nobody looked.
     """
 
     job: Optional[Job] = None
@@ -101,6 +103,7 @@ class JobLook:
     absent: bool = False
     left_overs: Optional[Mapping[str, str]] = None
     dependents: Optional[tuple[str, ...]] = None
+    successor: Optional[Job] = None
     unknown: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -26,6 +26,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.parallel import read_each
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import looks
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import SLURM, Target
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.followers import with_followers
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.looks import (
     JobLook,
     NodeLook,
@@ -109,16 +110,18 @@ def look_at_jobs(
     """Look at these jobs of one scheduler.
 
     Args:
-        targets: by target the kind of its fault; `stale_spool` needs a look at the job's nodes.
+        targets: by target the kind of its fault; `stale_spool` needs a look at the job's nodes, and without a kind
+            nothing is looked at but the job itself.
         machines: the ledger's machines by Slurm's names, for that.
     """
     if scheduler != SLURM:
         return {target: _kubernetes_job(tools, target.name) for target in targets}
     found = _slurm_jobs(tools, [target.name for target in targets])
-    return {
+    looked = {
         target: _with_left_overs(found[target.name], tools, machines) if kind == "stale_spool" else found[target.name]
         for target, kind in targets.items()
     }
+    return {**looked, **with_followers({target: looked[target] for target, kind in targets.items() if kind}, tools)}
 
 
 def probe(tools: Tools, machines: Iterable[Machine], deadline: float = HELPER_DEADLINE) -> dict[str, ShellLook]:

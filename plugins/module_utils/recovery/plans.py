@@ -29,6 +29,7 @@ UNCORDON = "uncordon"
 RESUME = "resume"
 REQUEUE = "requeue"
 RERUN = "rerun"
+RELEASE_SUCCESSOR = "release_successor"
 TELL = "tell"
 CONFIRM = "confirm"
 
@@ -53,6 +54,7 @@ ORDER: tuple[str, ...] = (
     RESUME,  # only ours, only after registration
     REQUEUE,  # restart count above the recorded one and PENDING or RUNNING and no COMPLETING
     RERUN,  # a failed Kubernetes Job again under a new name
+    RELEASE_SUCCESSOR,  # the job that its user holds to follow a failed one
     TELL,  # the job's user, in its AdminComment
     CONFIRM,  # the proof that the fault is gone; closes the incident
 )
@@ -99,6 +101,7 @@ PLANS: dict[str, tuple[str, ...]] = {
     "clean_spool": (DRAIN, AWAIT_DRAINED, CLEAN_SPOOL, VERIFY, RESUME, CONFIRM),
     "quarantine_node": (DRAIN, CORDON, SAVE_EVIDENCE),
     "requeue_job": (AWAIT_JOB_END, END_ORPHANS, CLEAN_SPOOL, REQUEUE, TELL, CONFIRM),
+    "release_successor": (AWAIT_JOB_END, END_ORPHANS, CLEAN_SPOOL, RELEASE_SUCCESSOR, TELL, CONFIRM),
     "tell_user": (TELL,),
     "rerun_kubernetes_job": (RERUN, CONFIRM),
 }

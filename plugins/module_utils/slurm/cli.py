@@ -125,6 +125,14 @@ class Slurm:
         """Return all `Reservation`s, active ones and those to come."""
         return self._run(self._commands.reservations())
 
+    def submissions(self, uids: Iterable[int], since: int) -> Any:
+        """Return `AccountingRecord`s of these users' jobs since a time, with the command that submitted each."""
+        return self._run(self._commands.submissions(uids, since))
+
+    def waiting_jobs(self, uid: int) -> Any:
+        """Return the pending `Job`s of a user."""
+        return self._run(self._commands.waiting_jobs(uid))
+
     def config(self) -> Any:
         """Return slurmctld's settings by name; one that is not set is missing."""
         return self._run(self._commands.config())

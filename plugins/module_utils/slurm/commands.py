@@ -74,6 +74,8 @@ _ACCOUNTING_COLUMNS = (
     "comment",
 )
 
+_SUBMISSION_COLUMNS = ("jobidraw", "jobid", "state", "start", "submitline")
+
 # Linux takes 128 KiB for one argument.
 _MAX_ARGUMENT = 100_000
 
@@ -335,6 +337,30 @@ class Commands:
         output = check((yield argv), "read the accounting of jobs")
         rows = parse_text.Columns(_ACCOUNTING_COLUMNS, separator).parse(output.text)
         return [parse_text.parse_accounting(row) for row in rows]
+
+    def submissions(self, uids: Iterable[int], since: int) -> Operation[list[models.AccountingRecord]]:
+        """See `Slurm.submissions`."""
+        wanted = sorted({int(uid) for uid in uids})
+        if not wanted:
+            return []
+        separator = _separator()
+        argv = ["sacct", "--allocations", "--noheader", "--parsable", "--delimiter=" + separator,
+                "--format=" + ",".join(_SUBMISSION_COLUMNS), "--uid=" + ",".join(map(str, wanted)),
+                "--starttime=" + _sacct_time(since)]
+        output = check((yield argv), "read how jobs were submitted")
+        rows = parse_text.Columns(_SUBMISSION_COLUMNS, separator).parse(output.text)
+        return [parse_text.parse_accounting(row) for row in rows]
+
+    def waiting_jobs(self, uid: int) -> Operation[list[models.Job]]:
+        """See `Slurm.waiting_jobs`."""
+        chosen = ["--states=PENDING", "--user=%d" % uid]
+        found = None
+        if "squeue" not in self._no_json:
+            found = yield from self._queue_json(chosen)
+        if found is None:
+            output = check((yield ["squeue", "--all", "--noheader", "--format=%A", *chosen]), "read a user's jobs")
+            found = yield from self._show_jobs(output.text.split())
+        return [job for job in found if job.uid == uid and job.state == "PENDING"]
 
     def requeue(self, job: int) -> Operation[None]:
         check((yield ["scontrol", "requeue", values.job_ref(job).argument]), "requeue job %s" % job)

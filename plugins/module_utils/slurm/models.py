@@ -372,6 +372,7 @@ class AccountingRecord:
     restart_count: int | None = None
     name: str | None = None
     comment: str | None = None
+    submit_line: str | None = None
 
 
 def split_node_state(words: Iterable[str]) -> tuple[str, tuple[str, ...]]:

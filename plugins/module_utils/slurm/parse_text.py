@@ -331,6 +331,7 @@ def parse_accounting(row: Fields) -> models.AccountingRecord:
         restart_count=values.text_integer(row.get("restarts"), "restarts"),
         name=values.user_text(row.get("jobname")),
         comment=values.user_text(row.get("comment")),
+        submit_line=values.user_text(row.get("submitline")),
     )
 
 

@@ -479,6 +479,14 @@ class Incidents:
         )
         return [rows.unpack(row["memory"]) for row in found]
 
+    def released(self, successor: int) -> Optional[Mapping[str, Any]]:
+        """What the last incident remembers that released this job to follow a failed one; None where none did."""
+        found = self._db.rows(
+            "SELECT memory FROM incidents WHERE plan = 'release_successor' AND acted = 1 ORDER BY id DESC"
+        )
+        memories = (rows.unpack(row["memory"]) for row in found)
+        return next((memory for memory in memories if memory.get("successor") == successor), None)
+
     def failed_runs(self, since: float) -> list[dict[str, Any]]:
         """Runs of Slurm's jobs that failed and were taken up since a time: `failed_run` of each memory, with `job`."""
         found = self._db.rows(

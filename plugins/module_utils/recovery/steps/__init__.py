@@ -18,6 +18,7 @@ What steps remember for later ones (an incident's memory):
 | `new_boot_id`                             | await_boot   | later steps, which act on this boot only              |
 | `restart_count`, `rerun_as`               | requeue, rerun | confirm                                             |
 | `job_seen`, `completed_run`, `failed_run` | the decision | requeue; `job_runs`, at the job's next incident       |
+| `successor`                               | the decision | release_successor, tell, confirm                      |
 | `attempt`, `tell`, `did`, `excluded`      | the decision, requeue | tell                                         |
 """
 
@@ -43,6 +44,9 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.reboot import Reboot
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.release_pods import (
     ReleasePods,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.release_successor import (
+    ReleaseSuccessor,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.requeue import Requeue
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.rerun import Rerun
@@ -74,6 +78,7 @@ STEPS: dict[str, Step] = {
         PowerOn(),
         Reboot(),
         ReleasePods(),
+        ReleaseSuccessor(),
         Requeue(),
         Rerun(),
         RestartDaemon(),

@@ -29,6 +29,9 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     waiting,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.job_places import read_jobs
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.release_successor import (
+    successor_of,
+)
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import reasons
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Job, Node
 
@@ -128,6 +131,8 @@ def _confirm_jobs(answers: Answers, tools: Tools) -> None:
     works = [work for work in answers.open if work.target.kind != NODE]
     for outcome in each([work for work in works if work.plan == "rerun_kubernetes_job"], tools, _rerun_runs):
         answers.give(outcome)
+    for outcome in each([work for work in works if work.plan == "release_successor"], tools, _successor_goes_on):
+        answers.give(outcome)
     slurm = [work for work in works if work in answers.open]
     jobs = read_jobs(slurm, tools) if slurm else {}
     for work in slurm:
@@ -149,6 +154,15 @@ def _requeued(work: Work, tools: Tools, jobs: Mapping[int, Job]) -> Outcome:
         )
     ended = "" if job.state in ("PENDING", "RUNNING", "COMPLETED") else "it has ended again (%s)" % job.state
     return done(work, ended, proof=proof)
+
+
+def _successor_goes_on(work: Work, tools: Tools) -> Outcome:
+    name = successor_of(work)
+    job = next(iter(tools.slurm.jobs([name], missing_ok=True)), None) if name else None
+    if job is None:
+        return done(work, "Slurm has forgotten the successor since it was released")
+    proof = {"successor": name, "state": job.state, "flags": list(job.flags)}
+    return done(work, "its user holds the successor again" if job.held else "", proof=proof)
 
 
 def _rerun_runs(work: Work, tools: Tools) -> Outcome:

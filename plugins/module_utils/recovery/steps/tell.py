@@ -22,6 +22,9 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     trouble,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.job_places import read_jobs
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.release_successor import (
+    successor_of,
+)
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Job
 
 _BETWEEN = " | "
@@ -41,7 +44,7 @@ class Tell(Plain):
         """One look for all jobs, a call for each that is told."""
         answers = Answers(works, tools)
         try:
-            jobs = read_jobs(works, tools)
+            jobs = _jobs(works, tools)
         except RecoveryError as exc:
             for work in works:
                 answers.give(done(work, "the job's user is not told: %s" % exc))
@@ -49,6 +52,15 @@ class Tell(Plain):
         for work in answers.open:
             answers.give(_tell(work, tools, jobs.get(work.incident)))
         return answers.all()
+
+
+def _jobs(works: Sequence[Work], tools: Tools) -> dict[int, Job]:
+    """By incident the job whose user reads it: the successor, where one was released in place of the job."""
+    followed = {work.incident: successor_of(work) for work in works if successor_of(work)}
+    jobs = read_jobs([work for work in works if work.incident not in followed], tools)
+    found = tools.slurm.jobs(sorted(followed.values()), missing_ok=True) if followed else []
+    by_id = {str(job.id): job for job in found}
+    return {**jobs, **{incident: by_id[name] for incident, name in followed.items() if name in by_id}}
 
 
 def _tell(work: Work, tools: Tools, job: Optional[Job]) -> Outcome:

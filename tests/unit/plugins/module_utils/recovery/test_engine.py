@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from dataclasses import replace
 from typing import Any, Callable, Iterator, Optional
 
 import pytest
@@ -52,8 +53,8 @@ OPT_IN = '{"APS":{"auto_resume_mode":"requeue","max_requeue_times":2}}'
 
 
 def failed_job(**fields: Any) -> Job:
-    known: dict[str, Any] = {"restart_count": 0, "uid": 1000, "nodes": (), **fields}
-    return Job(7, "FAILED", partition="main", comment=OPT_IN, requeue=True, batch=True, **known)
+    known: dict[str, Any] = {"id": 7, "restart_count": 0, "uid": 1000, "nodes": (), "comment": OPT_IN, **fields}
+    return Job(state="FAILED", partition="main", requeue=True, batch=True, **{"end_time": int(time.time()), **known})
 
 
 class Engine:
@@ -555,7 +556,7 @@ def test_a_claim_without_a_result_is_told(engine: Engine) -> None:
 
 
 def test_a_job_from_claim_to_close(engine: Engine, store: Store) -> None:
-    engine.world.job_list["7"] = Job(7, "FAILED", partition="main", comment=OPT_IN, requeue=True, batch=True)
+    engine.world.job_list["7"] = failed_job()
     for attempt in range(2):
         claimed = engine.claim(job_fault("7"))
         assert claimed["steps"] == list(plans.PLANS["requeue_job"]), attempt
@@ -591,6 +592,21 @@ def test_a_job_that_fails_the_same_way_elsewhere_is_told_and_left(engine: Engine
     assert engine.claim(job_fault("7"))["attached"]
 
 
+def test_a_chain_of_successors_has_its_attempts_together(engine: Engine) -> None:
+    comment = '{"APS":{"auto_resume_mode":"singleton_dependency","max_requeue_times":2}}'
+    for number in (7, 8, 9):
+        name = str(number)
+        engine.world.job_list[name] = failed_job(id=number, name="train", comment=comment)
+        follows = Job(number + 1, "PENDING", uid=1000, name="train", partition="main", comment=comment, priority=0)
+        engine.world.job_list[str(number + 1)] = replace(follows, state_reason="JobHeldUser")
+        claimed = engine.claim(job_fault(name))
+        if number == 9:
+            assert gate(claimed) == ["attempts"]
+        else:
+            assert claimed["incidents"][0]["plan"] == "release_successor"
+            engine.run(claimed)
+
+
 def test_an_event_about_an_earlier_submission_does_nothing(engine: Engine) -> None:
     engine.world.job_list["7"] = failed_job(submit_time=200)
     stale = Fault("job_failed", "slurm", "lab", "slurm", (Target("job", "7", "100"),), time.time(), "requeue_job")
@@ -620,7 +636,7 @@ def test_a_suspect_node_by_runs_of_the_accounting_and_of_the_ledger(engine: Engi
 
 
 def test_an_array_task_and_its_job_are_one(engine: Engine) -> None:
-    job = Job(12, "FAILED", array_job_id=11, array_task_id=1, partition="main", comment=OPT_IN)
+    job = failed_job(id=12, array_job_id=11, array_task_id=1)
     engine.world.job_list.update({"12": job, "11_1": job})
     first = engine.claim(job_fault("11_1"))
     assert first["incidents"][0]["target"] == "12"
@@ -704,15 +720,11 @@ def test_a_node_that_somebody_gave_back_is_left_alone(engine: Engine, store: Sto
 
 def test_failed_jobs_stop_no_repair_of_a_node(engine: Engine) -> None:
     for number in (901, 902, 903):
-        engine.world.job_list[str(number)] = Job(
-            number, "FAILED", comment=OPT_IN, partition="main", batch=True, requeue=True, restart_count=0
-        )
+        engine.world.job_list[str(number)] = failed_job(id=number)
         claimed = engine.claim(job_fault(str(number)))
         assert claimed["incidents"]
         engine.run(claimed, {"clean_spool": lambda work, tools: Outcome(work.incident, FAILED, "still there")})
-    engine.world.job_list["904"] = Job(
-        904, "FAILED", comment=OPT_IN, partition="main", batch=True, requeue=True, restart_count=0
-    )
+    engine.world.job_list["904"] = failed_job(id=904)
     assert gate(engine.claim(job_fault("904"))) == ["breaker"]
     engine.world.freeze("node1")
     assert engine.claim(fault_of("node1"))["incidents"]

@@ -46,6 +46,7 @@ MACHINE = Machine("n1", "n1", "k1", "10.0.0.1", "https://bmc/n1", UUID, "a" * 32
 SETTINGS = Settings(
     cluster="lab", mode="act", scope=Scope(("main", "gpu"), (), ("default",)), limits=Limits(cooldown=300.0)
 )
+SINGLETON = '{"APS":{"auto_resume_mode":"singleton_dependency"}}'
 CONSENT = '{"APS":{"auto_resume_mode":"requeue","max_requeue_times":2}}'
 
 
@@ -295,6 +296,17 @@ ROWS: list[tuple[str, Case, str]] = [
     ("opt_in", case(job(requeue=False)), "the job was submitted with --no-requeue"),
     ("opt_in", case(job(batch=False), settings={"jobs": "all"}), "no batch job"),
     ("opt_in", kubernetes_case(kubernetes_job(opt_in=None)), "the user did not opt in"),
+    ("opt_in", case(replace(job(comment=SINGLETON), successor=Job(8, "PENDING"))), ""),
+    ("opt_in", case(replace(job(comment=SINGLETON, requeue=False, batch=False), successor=Job(8, "PENDING"))), ""),
+    ("opt_in", case(job(comment=SINGLETON)), "its user holds no successor"),
+    ("opt_in", case(job(comment=SINGLETON), settings={"jobs": "all"}), "its user holds no successor"),
+    (
+        "opt_in",
+        case(replace(job(comment=SINGLETON), unknown={"successor": "squeue is silent"})),
+        "whether its user holds a successor is not known: squeue is silent",
+    ),
+    ("opt_in", case(replace(job("COMPLETED", comment=SINGLETON), successor=Job(8, "PENDING"))), "the job is COMPLETED"),
+    ("opt_in", case(job("PENDING", comment=SINGLETON), kind="stale_spool"), ""),
     # attempts
     ("attempts", case(job(), history={"attempts": 1}), ""),
     ("attempts", case(job(), history={"attempts": 2}), "restarted 2 times, the limit is 2"),
@@ -312,6 +324,11 @@ ROWS: list[tuple[str, Case, str]] = [
     # dependents
     ("dependents", case(replace(job(), dependents=("8", "9"))), "jobs that depend on it may already run: 8, 9"),
     ("dependents", case(replace(job(), dependents=())), ""),
+    (
+        "dependents",
+        case(replace(job(), unknown={"dependents": "sacct is silent"})),
+        "whether jobs that depend on it already run is not known: sacct is silent",
+    ),
     # cooldown
     ("cooldown", case(history={"last_closed_at": NOW - 299}), "the last incident ended 299 s ago"),
     ("cooldown", case(history={"last_closed_at": NOW - 300}), ""),

@@ -99,6 +99,12 @@ class World:
     def accounting(self, ids: Any = None, since: Any = None, steps: bool = False, nodes: Any = None) -> list[Any]:
         return list(self.runs)
 
+    def submissions(self, uids: Iterable[int], since: int) -> list[AccountingRecord]:
+        return []
+
+    def waiting_jobs(self, uid: int) -> list[Job]:
+        return [job for job in self.job_list.values() if job.uid == uid and job.state == "PENDING"]
+
     # the nodes
 
     def banner(self, addresses: Sequence[str], deadline: Optional[float] = None) -> dict[str, str]:

@@ -319,6 +319,41 @@ def test_accounting_whatever_a_comment_says(fake: Any) -> None:
     assert (second.state, second.cancelled_by, second.nodes, second.comment) == ("CANCELLED", 1000, (), None)
 
 
+def test_how_jobs_were_submitted(fake: Any) -> None:
+    fake.program("sacct", r"""for word in "$@"; do case $word in --delimiter=*) d=${word#--delimiter=};; esac; done
+        [[ " $* " == *" --uid=5,1000 "* && " $* " == *" --starttime=1970-01-01T00:01:40 "* ]] || exit 97
+        row() { for cell in "$@"; do printf '%s%s' "$cell" "$d"; done; echo; }
+        row 7 7 RUNNING 6 'sbatch -d afterok:5 a|b
+9|9|RUNNING|5|sbatch'
+        row 8 8 PENDING Unknown 'sbatch x'""")
+    first, second = SlurmCli(fake.bin_dir).submissions([1000, 5, 1000], 100)
+    assert (first.id, first.start_time, first.submit_line) == (7, 6, "sbatch -d afterok:5 a|b\n9|9|RUNNING|5|sbatch")
+    assert (second.id, second.start_time) == (8, None)
+    assert SlurmCli(fake.bin_dir).submissions([], 100) == []
+
+
+def test_a_users_waiting_jobs(fake: Any) -> None:
+    capture = CAPTURES / "squeue_json-24.11.5-cluster.json"
+    asked = '[[ "$*" == "--all --json --states=PENDING --user=1000" ]]'
+    fake.program("squeue", "%s && exec cat %s; exit 97" % (asked, capture))
+    assert [job.id for job in SlurmCli(fake.bin_dir).waiting_jobs(1000)] == [26, 27, 28, 29]
+
+
+def test_a_users_waiting_jobs_where_squeue_knows_no_json(fake: Any) -> None:
+    fake.program("squeue", """case "$*" in
+        *--json*) echo "squeue: unrecognized option '--json'" >&2; exit 1;;
+        "--all --noheader --format=%A --states=PENDING --user=1000") echo 7;;
+        *) exit 97;; esac""")
+    text = CAPTURES / "scontrol_job-24.11-pending.txt"
+    fake.program("scontrol", """[[ "$*" == "--all show job 7" ]] && exec cat %s; exit 97""" % text)
+    assert [job.id for job in SlurmCli(fake.bin_dir).waiting_jobs(1000)] == [7]
+
+
+def test_accounting_of_nodes(fake: Any) -> None:
+    fake.program("sacct", r"""[[ " $* " == *" --nodelist=n[1-2] "* && " $* " == *" --starttime="* ]] || exit 97""")
+    assert SlurmCli(fake.bin_dir).accounting(since=100, nodes=["n1", "n2"]) == []
+
+
 def test_spool_directory_of_a_node() -> None:
     node = Node(name="n1", base_state="IDLE", hostname="host1")
     assert commands.resolve_spool_dir("/var/spool/slurm/%n", node) == "/var/spool/slurm/n1"

@@ -53,6 +53,7 @@ class Site:
     def __init__(self) -> None:
         self.nodes_now: dict[str, Node] = {}
         self.jobs_now: dict[int, Job] = {}
+        self.submitted: list[AccountingRecord] = []
         self.runs: list[AccountingRecord] = []
         self.helper: dict[tuple[str, str], Any] = {}  # (address, verb): answer, error, or a function of the words
         self.bmc: dict[str, PowerState] = {}
@@ -157,6 +158,14 @@ class Site:
             and (places is None or places & set(run.nodes))
             and (run.step is None or steps)
         ]
+
+    def submissions(self, uids: Iterable[int], since: int) -> list[AccountingRecord]:
+        self._answers()
+        return list(self.submitted)
+
+    def waiting_jobs(self, uid: int) -> list[Job]:
+        self._answers()
+        return [job for job in self.jobs_now.values() if job.uid == uid and job.state == "PENDING"]
 
     def requeue(self, job: Any) -> None:
         self.writes.append(("requeue", str(job)))

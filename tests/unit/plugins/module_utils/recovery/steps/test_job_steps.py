@@ -334,6 +334,78 @@ def test_the_last_node_is_not_excluded(site: Site) -> None:
     assert site.writes == [("requeue", "11"), ("start", "11")]
 
 
+# ---- release_successor ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(name="chain")
+def _chain(site: Site) -> Site:
+    """Job 11 failed, and job 12 is held by its user to follow it."""
+    known = {"uid": 5, "name": "train", "partition": "main"}
+    site.job(11, "FAILED", **known)
+    site.job(12, "PENDING", priority=0, state_reason="JobHeldUser", **known)
+    return site
+
+
+FOLLOWS = {"successor": 12, "attempt": [1, 3], **FAILED_ON_1}
+
+
+def releasing(**fields: Any) -> Work:
+    return work_of("release_successor", "11", "release_successor", **{"memory": FOLLOWS, **fields})
+
+
+def test_the_successor_is_released_and_told(chain: Site) -> None:
+    outcome = chain.act_one(releasing())
+    assert (outcome.status, outcome.remember, outcome.proof["successor"]) == ("done", {"did": "successor"}, "12")
+    assert chain.writes == [("release", "12")]
+    assert chain.act_one(releasing()).status == "done"  # it was killed before it could say so
+    assert chain.writes == [("release", "12")]
+    told = work_of("tell", "11", "release_successor", memory={**FOLLOWS, "did": "successor"})
+    assert chain.act_one(told).status == "done"
+    sentence = "job-recovery #7: released to follow the job before it (1 of 3) after FAILED 1:0 on node1"
+    assert chain.writes[1:] == [("tell", "12", sentence)]
+    assert chain.act_one(work_of("confirm", "11", "release_successor", memory=FOLLOWS)).status == "done"
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "COMPLETED"])
+def test_a_successor_that_has_started_needs_no_release(chain: Site, state: str) -> None:
+    chain.job(12, state, uid=5, name="train", partition="main")
+    assert (chain.act_one(releasing()).status, chain.writes) == ("done", [])
+
+
+@pytest.mark.parametrize(
+    ("number", "state", "fields", "word"),
+    [
+        (12, "CANCELLED", {}, "CANCELLED"),
+        (12, "PENDING", {"uid": 6}, "same user"),
+        (12, "PENDING", {"name": "other"}, "same name"),
+        (12, "PENDING", {"state_reason": "JobHeldAdmin"}, "held by the same user"),
+        (11, "RUNNING", {}, "the job before it is RUNNING"),
+        (11, "CANCELLED", {}, "the job before it is CANCELLED"),
+        (11, "PENDING", {}, "the job before it is PENDING"),
+    ],
+)
+def test_what_is_not_released_is_named(chain: Site, number: int, state: str, fields: dict, word: str) -> None:
+    known = {"uid": 5, "name": "train", "partition": "main"}
+    held = {"priority": 0, "state_reason": "JobHeldUser"} if number == 12 else {}
+    chain.job(number, state, **{**known, **held, **fields})
+    outcome = chain.act_one(releasing())
+    assert (outcome.status, chain.writes) == ("failed", [])
+    assert word in outcome.why
+
+
+def test_a_release_without_the_claim_or_without_slurm(chain: Site) -> None:
+    chain.lost.add(7)
+    assert chain.act_one(releasing()).status == "waiting"
+    chain.lost.clear()
+    chain.trouble = TimedOut("squeue did not end within 10 s")
+    assert chain.act_one(releasing()).status == "waiting"
+    assert chain.writes == []
+    chain.trouble = None
+    del chain.jobs_now[12]
+    assert "no such job" in chain.act_one(releasing()).why
+    assert chain.act_one(releasing(memory={})).status == "failed"
+
+
 # ---- tell ----------------------------------------------------------------------------------------------------------
 
 DONE_IT = {**FAILED_ON_1, "did": "requeued", "attempt": [1, 3]}
