@@ -41,9 +41,20 @@ NO_ROUTE = "no route"  # nobody answers at this address
 UNKNOWN = "unknown"  # the controller could not even ask: the name is not resolved, it has no network or no file left
 
 _MARK = "job_recovery_node"
-# What says nothing of the node: this machine has no route, no address, no descriptor or no memory left.
+# What says nothing of the node: this machine has no route, no address, no descriptor or no memory left, or its own
+# firewall lets nothing out.
 _OUR_OWN_TROUBLE = frozenset(
-    (errno.ENETUNREACH, errno.ENETDOWN, errno.EADDRNOTAVAIL, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
+    (
+        errno.ENETUNREACH,
+        errno.ENETDOWN,
+        errno.EADDRNOTAVAIL,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+        errno.ENOBUFS,
+        errno.EPERM,
+        errno.EACCES,
+    )
 )
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._:%-]{0,252}[A-Za-z0-9])?\Z")
 _WORD = re.compile(r"[A-Za-z0-9._+-]+\Z")
@@ -132,6 +143,12 @@ class NodeShell:
         seconds = deadline or self._settings.connect_timeout
         unique = list(dict.fromkeys(addresses))
         seen = await asyncio.gather(*(_banner(address, self._settings.ssh_port, seconds) for address in unique))
+        return dict(zip(unique, seen))
+
+    async def knock_async(self, addresses: Sequence[str], port: int, deadline: float) -> dict[str, str]:
+        """Look whether another port of each address takes a connection: `SILENT` if so, else as `banner`."""
+        unique = list(dict.fromkeys(addresses))
+        seen = await asyncio.gather(*(_knock(address, port, deadline) for address in unique))
         return dict(zip(unique, seen))
 
     def call(self, requests: Mapping[str, Sequence[str]], deadline: float) -> dict[str, NodeAnswer]:
@@ -241,25 +258,50 @@ async def _banner(address: str, default_port: int, seconds: float) -> str:
     until = time.monotonic() + seconds
     try:
         host, port = parse_address(address, default_port)
-        numeric = await _resolve(host, port, seconds)
-    except (OSError, BadInput, asyncio.TimeoutError):
+    except BadInput:
         return UNKNOWN
-    try:
-        left = max(0.05, until - time.monotonic())
-        reader, writer = await asyncio.wait_for(asyncio.open_connection(numeric, port), left)
-    except ConnectionRefusedError:
-        return REFUSED
-    except asyncio.TimeoutError:
-        return NO_ROUTE
-    except OSError as exc:
-        return UNKNOWN if exc.errno in _OUR_OWN_TROUBLE else NO_ROUTE
+    word, streams = await _connect(host, port, seconds)
+    if streams is None:
+        return word
+    reader, writer = streams
     try:
         return await _greeting(reader, max(0.05, until - time.monotonic()))
     finally:
         writer.close()
 
 
-async def _resolve(host: str, port: int, seconds: float) -> str:
+async def _knock(address: str, port: int, seconds: float) -> str:
+    try:
+        host, _ssh_port = parse_address(address, port)
+    except BadInput:
+        return UNKNOWN
+    word, streams = await _connect(host, port, seconds)
+    if streams is not None:
+        streams[1].close()
+    return word
+
+
+async def _connect(
+    host: str, port: int, seconds: float
+) -> tuple[str, Optional[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]:
+    """The streams of a connection and `SILENT`, as nobody has said anything yet; else why there is none."""
+    until = time.monotonic() + seconds
+    try:
+        numeric = await resolve(host, port, seconds)
+    except (OSError, asyncio.TimeoutError):
+        return UNKNOWN, None
+    try:
+        left = max(0.05, until - time.monotonic())
+        return SILENT, await asyncio.wait_for(asyncio.open_connection(numeric, port), left)
+    except ConnectionRefusedError:
+        return REFUSED, None
+    except asyncio.TimeoutError:
+        return NO_ROUTE, None
+    except OSError as exc:
+        return UNKNOWN if exc.errno in _OUR_OWN_TROUBLE else NO_ROUTE, None
+
+
+async def resolve(host: str, port: int, seconds: float) -> str:
     """The address of a host. In a thread that nobody waits for longer: a resolver may hang for minutes.
 
     Raises:
