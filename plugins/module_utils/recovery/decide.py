@@ -11,7 +11,7 @@ with a BMC whose UUID is the node's; without one, or with a doubt, Slurm's own v
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Mapping, Optional
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.identity import same_machine
@@ -213,7 +213,11 @@ def _dead(case: Case) -> Decision:
         # a kernel that crashed writes its memory away in silence, and reboots by itself afterwards
         return _verdict(case, "the node is silent and has power: a crash dump is given its time", dumping_until)
     if _bmc_is_proved(look):
-        return _reboot(case, "reboot_by_power", "the node is silent, and its BMC is proved")
+        how = "silent and off" if look.off else "silent for long" if look.lost else "silent"
+        decision = _reboot(case, "reboot_by_power", "the node is %s, and its BMC is proved" % how)
+        unnoticed = look.slurm is not None and look.slurm.responding and not look.slurm.down
+        by_probes = case.kind == "node_not_responding" and unnoticed
+        return replace(decision, memory={plans.BY_PROBES: True}) if by_probes else decision
     if look.slurm is not None and look.slurm.down:
         return Decision("return_node", "Slurm gave the node up; it is awaited, as no BMC of proved identity is there")
     return _verdict(case, "the node is silent and has no BMC of proved identity")

@@ -21,12 +21,17 @@ _SUFFIX = ".beat.json"
 _MAX_ERROR = 500
 
 
+def directory(settings: Settings) -> str:
+    """Where the service writes them."""
+    return os.environ.get("RUNTIME_DIRECTORY", "").split(":")[0] or settings.state_dir
+
+
 def writer(settings: Settings) -> Callable[[str, float, Optional[str]], None]:
     """A function (name, epoch seconds, error or None) for `source.keep_looking`; it raises OSError."""
-    directory = os.environ.get("RUNTIME_DIRECTORY", "").split(":")[0] or settings.state_dir
+    folder = directory(settings)
 
     def beat(name: str, at: float, error: Optional[str]) -> None:
-        path = os.path.join(directory, name + _SUFFIX)
+        path = os.path.join(folder, name + _SUFFIX)
         fresh = "%s.%d" % (path, os.getpid())
         life = {"name": name, "at": at, "error": error[:_MAX_ERROR] if error else None, "pid": os.getpid()}
         with open(fresh, "w", encoding="utf-8") as handle:
@@ -39,20 +44,20 @@ def writer(settings: Settings) -> Callable[[str, float, Optional[str]], None]:
 def read_all(settings: Settings) -> list[dict[str, Any]]:
     """The last sign of life of every source, by name; what is not readable is left out."""
     found: dict[str, dict[str, Any]] = {}
-    for directory in (settings.state_dir, RUNTIME_DIR):
-        for beat in _read_folder(directory):
+    for folder in (settings.state_dir, RUNTIME_DIR):
+        for beat in _read_folder(folder):
             known = found.get(beat["name"])
             if known is None or known["at"] < beat["at"]:
                 found[beat["name"]] = beat
     return [found[name] for name in sorted(found)]
 
 
-def _read_folder(directory: str) -> list[dict[str, Any]]:
+def _read_folder(folder: str) -> list[dict[str, Any]]:
     try:
-        names = sorted(name for name in os.listdir(directory) if name.endswith(_SUFFIX))
+        names = sorted(name for name in os.listdir(folder) if name.endswith(_SUFFIX))
     except OSError:
         return []
-    beats = [_read(os.path.join(directory, name)) for name in names]
+    beats = [_read(os.path.join(folder, name)) for name in names]
     return [beat for beat in beats if beat]
 
 

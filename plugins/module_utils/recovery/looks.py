@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Mapping, Optional, Union
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.models import JobView, NodeView
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.identity import same_machine
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.redfish import OFF
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Machine
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Job, Node
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.reservations import Reservation
@@ -37,6 +39,7 @@ class ShellLook:
     Attributes:
         banner: whether the SSH server told its banner; a frozen node takes the connection and stays silent.
         answers: whether the node helper answered.
+        connects: whether the SSH port answered at all, be it by refusing; None: nobody asked.
         boot_id, machine_id, hostname: as the node itself says; empty where it did not answer.
         slurmd, kubelet: whether the daemon is active; None where that is not known.
     """
@@ -48,6 +51,7 @@ class ShellLook:
     slurmd: Optional[bool] = None
     kubelet: Optional[bool] = None
     hostname: str = ""
+    connects: Optional[bool] = None
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,7 @@ class NodeLook:
         reservations: Slurm's that have the node, active and to come; None where nobody looked.
         stuck_jobs: ids of jobs that are COMPLETING on it past their time, None where nobody looked.
         failures: the last runs of jobs on it that failed in a row, oldest first, None where nobody looked.
+        long_silent: the event source that probes it has not heard it for `limits.silence` seconds.
     """
 
     machine: Optional[Machine] = None
@@ -78,7 +83,28 @@ class NodeLook:
     reservations: Optional[tuple[Reservation, ...]] = None
     stuck_jobs: Optional[tuple[str, ...]] = None
     failures: Optional[tuple[End, ...]] = None
+    long_silent: bool = False
     unknown: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def off(self) -> bool:
+        """Its network does not answer, and its own BMC, of proved identity, says that it is off: it is dead."""
+        return (
+            self._deaf
+            and self.power is not None
+            and self.power.state == OFF
+            and self.machine is not None
+            and same_machine(self.power.uuid, self.machine.smbios_uuid)
+        )
+
+    @property
+    def lost(self) -> bool:
+        """Its network has not answered for long, and does not now. Whether it is dead, nobody knows."""
+        return self._deaf and self.long_silent
+
+    @property
+    def _deaf(self) -> bool:
+        return self.shell is not None and self.shell.connects is False
 
     @property
     def silent(self) -> bool:

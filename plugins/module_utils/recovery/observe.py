@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Callable, Iterable, Mapping, Optional, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import (
@@ -23,8 +23,9 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.kuber
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import nodes as kubernetes_nodes
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.models import job_view
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes import shell as node_shell
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes.probe import ANSWERS
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.parallel import read_each
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import looks
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import looks, silence
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import SLURM, Target
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.followers import with_followers
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.looks import (
@@ -50,6 +51,7 @@ _STUCK_GRACE = 60.0
 _LIKELY_SILENT = ("node_not_responding", "kubernetes_node_not_ready", "pod_stuck_terminating", "requested")
 
 _ALIVE = {node_shell.BANNER: True, node_shell.SILENT: False, node_shell.NO_ROUTE: False}
+_CONNECTS = {**dict.fromkeys(ANSWERS, True), node_shell.NO_ROUTE: False}
 
 # Kinds of nodes that are seen by the jobs there.
 _STUCK, _SUSPECT = _BY_JOBS = ("job_stuck_completing", "node_suspect")
@@ -100,7 +102,7 @@ def look_at_nodes(
         silent = [machine for machine in known.values() if _is_silent(shells.get(machine.name)) and machine.bmc_url]
         powers.update(_power(tools, [machine for machine in silent if machine.name not in powers]))
         read = (slurm.result(), views.result(), shells, powers, pods.result(), reserved.result(), jobs.result())
-    found = _Found(*read)
+    found = _Found(*read, _long_silent(tools) if full else frozenset())
     return {target: _node_look(machine, found) for target, machine in machines.items()}
 
 
@@ -344,7 +346,9 @@ def _shells(tools: Tools, machines: Sequence[Machine]) -> dict[str, ShellLook]:
             continue  # our own trouble, and no silence of the node
         answer = answers.get(address)
         data = answer.data if answer is not None and answer.error is None else {}
-        made[name] = _shell_of(_ALIVE.get(banners[address]), data)
+        made[name] = replace(
+            _shell_of(_ALIVE.get(banners[address]), data), connects=_CONNECTS.get(banners[address])
+        )
     return made
 
 
@@ -365,6 +369,13 @@ def _active(unit: Any) -> Optional[bool]:
     """Whether a unit is up, as systemd says; one that is just starting or stopping is neither."""
     state = unit.get("active") if isinstance(unit, Mapping) else None
     return {"active": True, "inactive": False, "failed": False}.get(str(state))
+
+
+def _long_silent(tools: Tools) -> frozenset[str]:
+    """Names in Slurm of the nodes that the source which probes them has not heard for long enough."""
+    enough = tools.settings.limits.silence
+    told = silence.read(tools.settings, tools.now())
+    return frozenset(name for name, seconds in told.items() if 0 < enough <= seconds)
 
 
 def _is_silent(shell: Optional[ShellLook]) -> bool:
@@ -390,6 +401,7 @@ class _Found:
     pods: Parts
     reservations: Parts
     jobs: Parts
+    long_silent: frozenset[str]
 
 
 def _node_look(machine: Optional[Machine], found: _Found) -> NodeLook:
@@ -411,6 +423,7 @@ def _node_look(machine: Optional[Machine], found: _Found) -> NodeLook:
         reservations=_part(found.reservations, machine.slurm_name, looks.RESERVATIONS, unknown),
         stuck_jobs=of_jobs.get("stuck_jobs"),
         failures=of_jobs.get("failures"),
+        long_silent=machine.slurm_name in found.long_silent,
         unknown=unknown,
     )
 

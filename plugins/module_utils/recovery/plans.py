@@ -59,6 +59,9 @@ ORDER: tuple[str, ...] = (
     CONFIRM,  # the proof that the fault is gone; closes the incident
 )
 
+# In the memory of an incident whose node was found silent by our probes alone, and not by Slurm: any answer before its
+# power goes, a refusal too, is a reason to leave it alone.
+BY_PROBES = "by_probes"
 # In the proof of a fence that failed: the node is not silent any more. True: Slurm hears it, too.
 ANSWERS_AGAIN = "answers_again"
 

@@ -72,6 +72,12 @@ def _by_slurm(*kinds: str) -> Callable[[NodeLook], Presence]:
     return rule
 
 
+def _not_responding(look: NodeLook) -> Presence:
+    """As Slurm says; or it does not know yet, and we do."""
+    by_slurm = _by_slurm(*_SILENCE)(look)
+    return THERE if by_slurm.known and (look.off or look.lost) else by_slurm
+
+
 def _daemon_down(scheduler: str, look: NodeLook) -> Presence:
     if look.shell is None or not look.shell.answers:
         # it may be the whole node by now: still a fault, and the decision looks at what is left of it
@@ -157,7 +163,7 @@ def _unknown(look: Look, part: str) -> Presence:
 
 
 _NODE_RULES: dict[str, Callable[[NodeLook], Presence]] = {
-    "node_not_responding": _by_slurm(*_SILENCE),
+    "node_not_responding": _not_responding,
     "node_rebooted": _by_slurm("node_rebooted"),
     "node_back": _by_slurm("node_back"),
     "node_drained": _by_slurm("node_drained"),

@@ -48,6 +48,7 @@ class SlurmSettings:
     timeout: float = 10.0
     interval: float = 1.0  # seconds between two looks at the nodes
     job_interval: float = 5.0  # seconds between two looks at the jobs
+    probe_interval: float = 1.0  # seconds between two probes of nodes that run opted-in jobs; 0: none
     completing_grace: float = 0.0  # seconds a job may stay COMPLETING; 0: as slurm.conf's own time-outs say
 
 
@@ -146,6 +147,7 @@ class Limits:
     """Gates' numbers; seconds unless said otherwise."""
 
     max_age: float = 120.0  # of the look that produced a fault
+    silence: float = 60.0  # until a node counts as lost that does not answer and is not off; 0: Slurm says it
     reboot_window: float = 86400.0  # a node is rebooted once in it
     cooldown: float = 300.0  # between two incidents of one target
     max_parallel_reboots: int = 4

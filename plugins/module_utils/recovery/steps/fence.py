@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import Any, Sequence
 
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Unreachable
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes.probe import ANSWERS
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes.shell import UNKNOWN
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.identity import parse_uuid
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.redfish import OFF
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import plans
@@ -33,6 +36,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 
 _LOOK_AGAIN = 2.0
 _PROBE_DEADLINE = 4.0
+_KNOCK_DEADLINE = 1.5  # the kernel repeats an unanswered SYN after one second
 
 
 class Fence:
@@ -64,17 +68,30 @@ class Fence:
 
 
 def _answering(works: Sequence[Work], tools: Tools) -> list[tuple[Work, bool]]:
-    """Those that were taken for silent and whose helper answers now, with whether Slurm hears them (or does not know
-    them). Not one that this incident told to reboot: it was alive then, and would not go.
+    """Those that were taken for silent and answer now, with whether Slurm hears them (or does not know them). Not one
+    that this incident told to reboot: it was alive then, and would not go.
+
+    The helper's answer is what counts; of a node that Slurm does not miss yet, any answer of its SSH port.
 
     Raises:
-        RecoveryError: Slurm cannot be asked about one that answers; nobody is powered off meanwhile.
+        RecoveryError: Slurm cannot be asked about one that answers, or we cannot ask; nobody is powered off meanwhile.
     """
     silent = [work for work in works if "reboot_at" not in work.memory and not power_off_proved(work)]
-    told = ask_nodes(silent, tools, lambda work: ["probe", *identity_words(work)], _PROBE_DEADLINE)
-    alive = [work for work in silent if told[work.incident].error is None and told[work.incident].data.get("boot_id")]
+    by_probes = [work for work in silent if work.memory.get(plans.BY_PROBES)]
+    others = [work for work in silent if work not in by_probes]
+    told = ask_nodes(others, tools, lambda work: ["probe", *identity_words(work)], _PROBE_DEADLINE)
+    alive = [work for work in others if told[work.incident].error is None and told[work.incident].data.get("boot_id")]
+    alive += _connecting(by_probes, tools)
     nodes = slurm_nodes(alive, tools) if alive else {}
     return [(work, work.incident not in nodes or nodes[work.incident].responding) for work in alive]
+
+
+def _connecting(works: Sequence[Work], tools: Tools) -> list[Work]:
+    addresses = {work.incident: work.machine.ssh_address if work.machine is not None else "" for work in works}
+    words = tools.nodes.banner([address for address in addresses.values() if address], _KNOCK_DEADLINE) if works else {}
+    if any(words.get(address, UNKNOWN) == UNKNOWN for address in addresses.values()):
+        raise Unreachable("the SSH port of a node cannot be asked from here", "look at the controller's network")
+    return [work for work in works if words[addresses[work.incident]] in ANSWERS]
 
 
 def _fence(work: Work, tools: Tools) -> Outcome:

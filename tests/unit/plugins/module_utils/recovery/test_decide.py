@@ -41,8 +41,10 @@ BANNER_ONLY = ShellLook(True)
 REFUSED = ShellLook(None)
 BMC = PowerLook("On", UUID)
 OFF = PowerLook("Off", UUID)
+DEAF = ShellLook(False, connects=False)
 SLURM_DOWN = Node("n1", "DOWN", ("NOT_RESPONDING",), reason="Not responding")
 SLURM_SILENT = Node("n1", "IDLE", ("NOT_RESPONDING",))
+SLURM_FINE = Node("n1", "ALLOCATED", ())
 SLURM_BACK = Node("n1", "DOWN", (), reason="Not responding")
 
 
@@ -101,6 +103,14 @@ ROWS = [
         WAIT,
     ),
     ("silent, no BMC, Slurm gave it up", case("node_not_responding", SILENT, SLURM_DOWN), "return_node"),
+    ("off, and Slurm has not noticed", case("node_not_responding", DEAF, SLURM_FINE, OFF), "reboot_by_power"),
+    ("silent for long, Slurm has not noticed", case("node_not_responding", DEAF, SLURM_FINE, BMC), "reboot_by_power"),
+    ("silent for long, no BMC", case("node_not_responding", DEAF, SLURM_FINE), WAIT),
+    (
+        "silent for long, BMC of another",
+        case("node_not_responding", DEAF, SLURM_FINE, PowerLook("Off", "x")),
+        WAIT,
+    ),
     ("sshd only", case("node_not_responding", BANNER_ONLY, power=BMC), WAIT),
     ("sshd only, Slurm gave it up", case("node_not_responding", BANNER_ONLY, SLURM_DOWN, BMC), "reboot_by_power"),
     ("booting or sshd dead", case("node_not_responding", REFUSED, power=BMC), WAIT),
@@ -163,6 +173,21 @@ def test_plan(made: Case, plan: str) -> None:
     if plan:
         assert plan in plans.PLANS
         assert decision.memory["boot_id"] == made.look.machine.boot_id if made.look.machine.boot_id else True
+
+
+@pytest.mark.parametrize(
+    ("made", "by_probes"),
+    [
+        (case("node_not_responding", DEAF, SLURM_FINE, OFF), True),
+        (case("node_not_responding", DEAF, SLURM_FINE, BMC), True),
+        (case("node_not_responding", DEAF, SLURM_SILENT, BMC), False),
+        (case("kubernetes_node_not_ready", SILENT, SLURM_FINE, BMC, scheduler="kubernetes"), False),
+    ],
+)
+def test_a_loss_that_only_we_have_noticed_is_remembered_as_such(made: Case, by_probes: bool) -> None:
+    decision = decide.decide(made)
+    assert decision.plan == "reboot_by_power"
+    assert decision.memory.get(plans.BY_PROBES, False) is by_probes
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,14 @@ def soon(seconds: int) -> Reservation:
     return Reservation("bios", ("n1",), ("MAINT", "SPEC_NODES"), int(NOW) + seconds, int(NOW) + 9999)
 
 
+DEAF = ShellLook(False, connects=False)
+
+
+def unnoticed(shell: Optional[ShellLook], **changes: Any) -> Case:
+    """A node that Slurm takes for well."""
+    return case(healthy(**{"slurm": node("ALLOCATED", reason=None), "shell": shell, **changes}))
+
+
 def named(hostname: str, in_slurm: Optional[str]) -> Case:
     """A node that calls itself so, and that Slurm's NodeHostName calls so."""
     shell = ShellLook(True, True, "boot", "a" * 32, hostname=hostname)
@@ -155,6 +163,27 @@ ROWS: list[tuple[str, Case, str]] = [
     ("gone", case(healthy(slurm=node("DOWN", reason="Not responding"))), ""),  # node_back by now
     ("gone", case(healthy(slurm=node("DOWN", reason="Node unexpectedly rebooted"))), ""),
     ("gone", case(healthy(slurm=None, unknown={"slurm": "no answer"})), "cannot be looked at: no answer"),
+    # what Slurm does not know yet: proved off, or silent for long by the source's record, and silent now
+    ("gone", unnoticed(DEAF, power=PowerLook("Off", UUID)), ""),
+    ("gone", unnoticed(DEAF, power=PowerLook("Off", SWAPPED)), ""),
+    ("gone", unnoticed(DEAF, power=PowerLook("Off", OTHER)), "looked again: the node is ALLOCATED"),
+    ("gone", unnoticed(DEAF, power=PowerLook("On", UUID)), "looked again"),
+    ("gone", unnoticed(DEAF, power=PowerLook("unknown", UUID)), "looked again"),
+    ("gone", unnoticed(DEAF, power=PowerLook("Off", UUID), machine=replace(MACHINE, smbios_uuid="")), "looked again"),
+    ("gone", unnoticed(DEAF), "looked again"),
+    ("gone", unnoticed(ShellLook(True, connects=True), power=PowerLook("Off", UUID)), "looked again"),
+    ("gone", unnoticed(ShellLook(False, connects=True), power=PowerLook("Off", UUID)), "looked again"),  # frozen
+    ("gone", unnoticed(ShellLook(connects=True), power=PowerLook("Off", UUID)), "looked again"),  # it refuses
+    ("gone", unnoticed(None, power=PowerLook("Off", UUID)), "looked again"),  # we could not ask
+    ("gone", unnoticed(DEAF, long_silent=True), ""),
+    ("gone", unnoticed(DEAF, long_silent=True, power=PowerLook("On", UUID)), ""),
+    ("gone", unnoticed(ShellLook(False, connects=True), long_silent=True), "looked again"),
+    ("gone", unnoticed(None, long_silent=True), "looked again"),
+    (
+        "gone",
+        unnoticed(DEAF, long_silent=True, slurm=None, unknown={"slurm": "no answer"}),
+        "cannot be looked at: no answer",
+    ),
     ("gone", case(kind="node_back"), "looked again"),
     ("gone", case(healthy(slurm=node("DOWN")), kind="node_back"), ""),
     ("gone", case(healthy(slurm=node("IDLE", "DRAIN", reason="Kill task failed")), kind="node_drained"), ""),

@@ -74,6 +74,12 @@ class World:
         self.state(name, "IDLE", "NOT_RESPONDING")
         self.banners["ssh-" + name] = shell.SILENT
 
+    def silence(self, name: str, power: str) -> None:
+        """Nothing of it answers, Slurm takes it for well, and its BMC says `power`."""
+        self.state(name, "ALLOCATED")
+        self.banners["ssh-" + name] = shell.NO_ROUTE
+        self.powers["https://bmc/" + name] = PowerState(power, UUID)
+
     # Slurm
 
     def _slurm_answers(self) -> None:

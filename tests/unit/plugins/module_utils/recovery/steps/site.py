@@ -18,7 +18,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.error
     RecoveryError,
     Unreachable,
 )
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes.shell import NodeAnswer
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes.shell import NO_ROUTE, NodeAnswer
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.identity import same_machine
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.redfish import PowerState
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import Target
@@ -56,6 +56,7 @@ class Site:
         self.submitted: list[AccountingRecord] = []
         self.runs: list[AccountingRecord] = []
         self.helper: dict[tuple[str, str], Any] = {}  # (address, verb): answer, error, or a function of the words
+        self.ports: dict[str, str] = {}  # by address what its SSH port says; nothing by default
         self.bmc: dict[str, PowerState] = {}
         self.bmc_obeys = True
         self.writes: list[Any] = []
@@ -209,6 +210,9 @@ class Site:
             raise self.trouble
 
     # the helpers
+
+    def banner(self, addresses: Sequence[str], deadline: Optional[float] = None) -> dict[str, str]:
+        return {address: self.ports.get(address, NO_ROUTE) for address in addresses}
 
     def call(self, requests: Mapping[str, Sequence[str]], deadline: float) -> dict[str, NodeAnswer]:
         assert deadline > 0

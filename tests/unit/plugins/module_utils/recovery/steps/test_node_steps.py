@@ -452,6 +452,28 @@ def test_fence_powers_no_node_off_that_answers_again(site: Site, flags: tuple, h
     assert outcome.proof == {plans.ANSWERS_AGAIN: heard}
 
 
+@pytest.mark.parametrize("word", ["banner", "refused", "silent"])
+def test_fence_leaves_a_node_alone_that_slurm_hears_and_that_answers_in_any_way(site: Site, word: str) -> None:
+    site.ports["ssh-node1"] = word
+    site.node("node1", "ALLOCATED")
+    outcome = site.act_one(work_of("fence", site.machines["node1"], memory={plans.BY_PROBES: True}))
+    assert (outcome.status, site.writes) == ("failed", [])
+    assert outcome.proof == {plans.ANSWERS_AGAIN: True}
+
+
+def test_fence_ends_a_node_that_slurm_hears_and_that_does_not_answer(site: Site) -> None:
+    site.helper["ssh-node1", "probe"] = {"boot_id": OLD_BOOT}  # it would be an answer, and nobody waits for it
+    outcome = site.act_one(work_of("fence", site.machines["node1"], memory={plans.BY_PROBES: True}))
+    assert (outcome.status, site.writes) == ("done", [(BMC, "Off")])
+
+
+def test_fence_waits_where_nobody_can_ask(site: Site) -> None:
+    site.ports["ssh-node1"] = "unknown"
+    with pytest.raises(Unreachable):
+        site.act_one(work_of("fence", site.machines["node1"], memory={plans.BY_PROBES: True}))
+    assert site.writes == []
+
+
 def test_fence_ends_a_node_that_would_not_reboot(site: Site) -> None:
     site.helper["ssh-node1", "probe"] = {"boot_id": OLD_BOOT}
     work = work_of("fence", site.machines["node1"], memory={"reboot_at": 1.0})
