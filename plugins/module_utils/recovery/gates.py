@@ -288,13 +288,17 @@ def common_cause(case: Case) -> str:
     )
 
 
+def allowed_at_once(machines: int, limits: Limits) -> int:
+    """How many nodes of so many may be out of service by us."""
+    share = max(1, math.floor(machines * limits.blast_radius_percent / 100))
+    return min(share, limits.blast_radius_nodes)
+
+
 def blast_radius(case: Case) -> str:
     """We hold as many nodes out of service as we may."""
     if not case.is_node:
         return ""
-    limits = case.settings.limits
-    share = max(1, math.floor(case.history.machines * limits.blast_radius_percent / 100))
-    allowed = min(share, limits.blast_radius_nodes)
+    allowed = allowed_at_once(case.history.machines, case.settings.limits)
     if case.history.held < allowed:
         return ""
     return "%d nodes are held out of service already, the limit is %d" % (case.history.held, allowed)

@@ -41,8 +41,8 @@ class Canary:
 
 def expected(settings: Settings) -> list[str]:
     """The sources that a site with these settings has."""
-    schedulers = (("slurm", settings.slurm.enabled), ("kubernetes", bool(settings.kubernetes.kubeconfig)))
-    return [name for name, there in schedulers if there] + ["ledger"]
+    slurm = ["slurm", "loss"] if settings.slurm.enabled else []
+    return [*slurm, *(["kubernetes"] if settings.kubernetes.kubeconfig else []), "ledger"]
 
 
 def judge(

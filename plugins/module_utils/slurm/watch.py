@@ -29,7 +29,8 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.resend import Resend
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.source import Partial
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import detect, suspects
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import JobState
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import JobState, NodeGroup
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.opted_in import OptedIn
 
 SOURCE = "slurm"
 #: How far back the accounting is read at the start, and how often afterwards.
@@ -38,6 +39,7 @@ _ACCOUNTING_EVERY = 30.0
 _ACCOUNTING_SLACK = 60
 _TARGETS_AT_ONCE = 500
 _CONFIG_EVERY = 600.0
+_SEEN_FOR = 15.0  # seconds that a look at the nodes holds
 _ENDED = settings_module.JOB_ENDS
 
 
@@ -47,6 +49,10 @@ class SlurmWatch:
     Args:
         slurm: an `AsyncSlurmCli`.
         clock: seconds since the epoch.
+
+    Attributes:
+        groups: the nodes as the last look that succeeded shows them.
+        opted_in: which nodes run jobs that opted in.
     """
 
     def __init__(
@@ -63,6 +69,9 @@ class SlurmWatch:
         self._config: Mapping[str, str] = {}
         self._config_at = -math.inf  # by the steady clock
         self._queue: dict[str, JobState] = {}
+        self.groups: list[NodeGroup] = []
+        self.opted_in = OptedIn(slurm)
+        self._nodes_at = -math.inf  # by the steady clock
         self._jobs: dict[detect.Seen, str] = {}  # job faults that last, with their suggestion
         self._restarted: set[str] = set()  # jobs in the queue that were requeued and may find left-over files
         self._ends = suspects.Ends()
@@ -86,6 +95,8 @@ class SlurmWatch:
             try:
                 await self._read_config()
                 await self._look_at_jobs(settings, now)
+                if settings.slurm.probe_interval:
+                    await self.opted_in.look(self._queue.values(), settings.jobs == "all")
             except RecoveryError as exc:  # slurmdbd is down, or there is none: nodes are told all the same
                 self._jobs_trouble = exc
         jobs = {(fault.kind, suggestion, fault): None for fault, suggestion in self._jobs.items()}
@@ -95,9 +106,14 @@ class SlurmWatch:
             raise Partial(self._jobs_trouble, events)
         return events
 
+    def sees(self) -> bool:
+        """Whether `groups` is what Slurm shows now."""
+        return self._steady() - self._nodes_at <= _SEEN_FOR
+
     async def _nodes(self) -> list[detect.Seen]:
-        groups = await self._slurm.node_groups()
-        return [fault for fault in detect.node_faults(groups) if valid_node_name(fault.name)]
+        self.groups = await self._slurm.node_groups()
+        self._nodes_at = self._steady()
+        return [fault for fault in detect.node_faults(self.groups) if valid_node_name(fault.name)]
 
     async def _read_config(self) -> None:
         """slurm.conf's time-outs, now and then; when they cannot be read, what was known stays."""

@@ -12,6 +12,9 @@ Events: `{"fault": {...}}`, see `plugins/module_utils/recovery/fault.py`.
 Looks at the nodes every `slurm.interval` and at the jobs every `slurm.job_interval` seconds. After a start it sends
 what is wrong now. A lasting fault is sent again once a minute. While Slurm does not answer nothing is known, and
 nothing sent.
+
+Beside it, with signs of life of its own under the name `loss`, nodes that run opted-in jobs are probed every
+`slurm.probe_interval` seconds: a dead one is told before Slurm notices.
 """
 
 from __future__ import annotations
@@ -19,7 +22,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import heartbeat, settings, source
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import (
+    heartbeat,
+    loss_watch,
+    settings,
+    source,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.loss_watch import LossWatch
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.cli import AsyncSlurmCli
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.watch import SOURCE, SlurmWatch
 
@@ -28,9 +37,22 @@ async def main(queue: asyncio.Queue, args: dict[str, Any]) -> None:
     """Send faults into `queue`, for ever. Raises only for unusable settings, before the first look."""
     path = args.get("settings")
     first = settings.load(path)
-    watch = SlurmWatch(AsyncSlurmCli(first.slurm.bin_dir, first.slurm.timeout))
+    slurm = AsyncSlurmCli(first.slurm.bin_dir, first.slurm.timeout)
+    watch = SlurmWatch(slurm)
+    losses = LossWatch(watch, slurm)
 
     async def look() -> list[dict[str, Any]]:
         return await watch.look(settings.load(path))
 
-    await source.keep_looking(SOURCE, queue, look, lambda: settings.load(path).slurm.interval, heartbeat.writer(first))
+    async def probe() -> list[dict[str, Any]]:
+        return await losses.look(settings.load(path))
+
+    try:
+        await asyncio.gather(
+            source.keep_looking(
+                SOURCE, queue, look, lambda: settings.load(path).slurm.interval, heartbeat.writer(first)
+            ),
+            source.keep_looking(loss_watch.SOURCE, queue, probe, losses.pause, heartbeat.writer(first)),
+        )
+    finally:
+        losses.close()

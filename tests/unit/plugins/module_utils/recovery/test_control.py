@@ -99,7 +99,7 @@ def test_status_tells_what_is_wrong(path: str, store: Store, monkeypatch: pytest
     settings = load(path)
     assert run(path, "status")[0] == 1  # no sign of life
     beat = heartbeat.writer(settings)
-    for name in ("slurm", "ledger"):
+    for name in ("slurm", "loss", "ledger"):
         beat(name, time.time(), None)
     rc, said = run(path, "status")
     assert (rc, "recovery: running" in said, "source slurm: well" in said) == (0, True, True)

@@ -197,14 +197,14 @@ def test_a_requeued_job_may_have_left_something_behind_each_time():
     assert watching.look() == [("stale_spool", ["1"], "requeue_job")]
 
 
-def test_details_are_read_of_suspects_alone_and_once():
+def test_details_are_read_of_suspects_and_of_what_runs_and_once():
     cluster = Cluster(queued={number: job(number, "RUNNING") for number in range(1, 500)})
     watching = Watching(cluster)
     watching.look()
     cluster.queued[5] = job(5, "PENDING", restart_count=0, submit=9)
     for _turn in range(5):
         watching.look()
-    assert cluster.details_read == 1
+    assert cluster.details_read == 499 + 1
 
 
 def test_a_finished_job_is_seen_before_it_is_purged():
