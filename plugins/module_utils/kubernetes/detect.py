@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Iterable, Mapping, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Unreadable
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import signs
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.causes import Cause, job_cause
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.models import (
     JobState,
@@ -27,8 +28,10 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.kuber
     standing,
     stuck_terminating,
 )
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import NodeSign
 
 NODE_NOT_READY = "kubernetes_node_not_ready"
+NODE_CONDITION = "kubernetes_node_condition"
 JOB_FAILED = "kubernetes_job_failed"
 POD_STUCK = "pod_stuck_terminating"
 
@@ -42,12 +45,14 @@ class Seen:
         name: the node, or the Job as `namespace/name`.
         uid: the Job's; empty for a node.
         episode: what tells two faults of one node apart (since when it is not ready, as the server says it).
+        suggested: a remediation other than the catalogue's; empty for that one.
     """
 
     kind: str
     name: str
     uid: str = ""
     episode: str = ""
+    suggested: str = ""
 
 
 def node_faults(nodes: Iterable[NodeView], now: float, grace: float) -> list[Seen]:
@@ -57,6 +62,20 @@ def node_faults(nodes: Iterable[NodeView], now: float, grace: float) -> list[See
         for node in nodes
         if not_ready(node, now, grace) and standing(node) is not Standing.OURS
     ]
+
+
+def sick_nodes(nodes: Iterable[NodeView], node_signs: Sequence[NodeSign], now: float) -> list[Seen]:
+    """Nodes with a condition or taint by which others say that they are sick, each with what the site does about it."""
+    return [
+        Seen(NODE_CONDITION, node.name, episode=_sign_text(found), suggested=found.sign.remediation)
+        for node in nodes
+        for found in [signs.shown(node, node_signs)]
+        if found is not None and found.lasts(now) and standing(node) is not Standing.OURS
+    ]
+
+
+def _sign_text(found: signs.Shown) -> str:
+    return "%s %s %s" % (found.sign.condition or found.sign.taint, found.sign.status, found.since or "")
 
 
 def not_ready(node: NodeView, now: float, grace: float = 0.0) -> bool:

@@ -72,12 +72,22 @@ class Taint:
 
 
 @dataclass(frozen=True)
+class Condition:
+    """One condition of a node: its type, its status as the server spells it, and since when it has that."""
+
+    kind: str
+    status: str
+    since: Optional[float] = None
+
+
+@dataclass(frozen=True)
 class NodeView:
     """One node.
 
     Attributes:
         ready: the Ready condition's status, `True`, `False` or `Unknown` as text; None where there is none.
         ready_since: when it got this status.
+        conditions: all the others.
         boot_id, machine_id, system_uuid: as the kubelet told them last.
         unschedulable: whether it is cordoned.
         cordon_managers: field managers whose write cordoned it (empty where the server does not say).
@@ -94,6 +104,7 @@ class NodeView:
     resource_version: str = ""
     ready: Optional[str] = None
     ready_since: Optional[float] = None
+    conditions: tuple[Condition, ...] = ()
     boot_id: str = ""
     machine_id: str = ""
     system_uuid: str = ""
@@ -235,6 +246,11 @@ def node_view(node: Mapping[str, Any], lease: Optional[Mapping[str, Any]] = None
         resource_version=text(metadata, "resourceVersion"),
         ready=text(ready, "status") or None,
         ready_since=epoch(ready.get("lastTransitionTime")),
+        conditions=tuple(
+            Condition(text(entry, "type"), text(entry, "status"), epoch(entry.get("lastTransitionTime")))
+            for entry in items(status, "conditions")
+            if entry.get("type") != "Ready"
+        ),
         boot_id=text(info, "bootID"),
         machine_id=text(info, "machineID"),
         system_uuid=text(info, "systemUUID"),

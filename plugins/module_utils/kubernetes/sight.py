@@ -121,6 +121,7 @@ class _Eyes:
         self._trace([job for job in jobs if causes.get(job.uid) is Cause.UNKNOWN])
         return [
             *detect.node_faults(nodes, now, settings.kubernetes.node_grace),
+            *detect.sick_nodes(nodes, settings.kubernetes.node_signs, now),
             *detect.pod_faults(nodes, pods, now, STUCK_GRACE),
             *detect.job_faults(jobs, causes, everybody),
         ]
@@ -147,16 +148,16 @@ class _Eyes:
 
 
 def events(seen: Sequence[detect.Seen], cluster: str, now: float) -> list[dict[str, Any]]:
-    """One event for each kind, with all its targets. A name that is no identifier never gets into an event."""
-    by_kind: dict[str, list[Target]] = {}
+    """One event for each kind and remediation, with all its targets. No name that is no identifier gets into one."""
+    alike: dict[tuple[str, str], list[Target]] = {}
     for fault in seen:
         if fault.uid and valid_job_name(fault.name, KUBERNETES):
-            by_kind.setdefault(fault.kind, []).append(Target(JOB, fault.name, fault.uid))
+            alike.setdefault((fault.kind, fault.suggested), []).append(Target(JOB, fault.name, fault.uid))
         elif not fault.uid and valid_node_name(fault.name):
-            by_kind.setdefault(fault.kind, []).append(Target(NODE, fault.name))
+            alike.setdefault((fault.kind, fault.suggested), []).append(Target(NODE, fault.name))
     return [
-        build_event(kind, KUBERNETES, cluster, SOURCE, list(dict.fromkeys(targets)), now)
-        for kind, targets in by_kind.items()
+        build_event(kind, KUBERNETES, cluster, SOURCE, list(dict.fromkeys(targets)), now, suggested)
+        for (kind, suggested), targets in alike.items()
     ]
 
 

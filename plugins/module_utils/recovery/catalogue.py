@@ -49,6 +49,7 @@ _KINDS = (
     FaultKind("gpu_fault", NODE, "reset_gpu", "the kernel log reports a GPU error"),
     FaultKind("kernel_fault", NODE, "reboot_node", "the kernel log reports a hardware or kernel error"),
     FaultKind("kubernetes_node_not_ready", NODE, "reboot_node", "the node's Ready condition is False or Unknown"),
+    FaultKind("kubernetes_node_condition", NODE, "report", "a condition or taint of the node says that it is sick"),
     FaultKind("kubernetes_job_failed", JOB, "rerun_kubernetes_job", "an opted-in Job failed by its infrastructure"),
     FaultKind("pod_stuck_terminating", NODE, "reboot_node", "pods of a lost node never end"),
     FaultKind("requested", NODE, "report", "a person asked for a remediation"),

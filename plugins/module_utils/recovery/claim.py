@@ -41,7 +41,11 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.store import Store
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.looks import JobLook, Look, NodeLook
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import OBSERVE, Settings
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import (
+    OBSERVE,
+    REPORT,
+    Settings,
+)
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import (
     Lost,
     Machine,
@@ -147,7 +151,7 @@ class Claimer:
         subjects = []
         for subject in self._subjects(fault):
             known = self._store.incidents.open_of([subject.key]).get(subject.key)
-            if known is not None and not (request.by and known.state == ESCALATED):
+            if known is not None and not (known.state == ESCALATED and (request.by or _gives_way(known, fault))):
                 self._attach(fault, subject, known, request)
             elif not self._store.claims.take(subject.key, self._token, self._lease):
                 self._refuse_fault(fault, subject, Verdict({"duplicate": _OTHER_RUN}, "duplicate", _OTHER_RUN))
@@ -219,7 +223,11 @@ class Claimer:
             self._store.claims.drop(subject.key, self._token)
             return
         decision = decide.decide(case)
-        incident = subject.incident or self._open(fault, subject, request)
+        incident = subject.incident
+        if incident is not None and not request.by:
+            self._end(incident, "only reported; %s is there now" % fault.kind)
+            incident = None
+        incident = incident or self._open(fault, subject, request)
         if incident is None:
             self._store.claims.drop(subject.key, self._token)
             return
@@ -342,7 +350,8 @@ class Claimer:
 
     def _revisit(self, subject: _Subject, incident: Incident, look: Look) -> None:
         """An escalated incident ends when its target is well again, by whoever's hand."""
-        if is_well(look) and not present.shows(incident.fault_kind, incident.scheduler, look):
+        signs = self._settings.kubernetes.node_signs
+        if is_well(look) and not present.shows(incident.fault_kind, incident.scheduler, look, signs):
             self._end(incident, "well again, not by us")
         else:
             self._store.claims.decide(incident, self._token, changes.note(incident.why))
@@ -482,6 +491,12 @@ def past_of(name: str, runs: Sequence[Mapping[str, Any]], since: float) -> obser
         if name in hostlist.expand(str(run["nodes"]))
     ]
     return observe.Past(tuple(ends), since)
+
+
+def _gives_way(known: Incident, fault: Fault) -> bool:
+    """Whether an incident that only told a person of a fault makes room for a fault that is repaired."""
+    only_told = not known.acted and not known.plan and known.suggested == REPORT
+    return only_told and known.fault_kind != fault.kind and fault.suggested != REPORT
 
 
 def is_well(look: Look) -> bool:

@@ -158,7 +158,7 @@ def age(case: Case) -> str:
 
 def gone(case: Case) -> str:
     """Looked at again, there is no fault of this kind any more (or nobody can tell)."""
-    state = present.state_of(case.kind, case.scheduler, case.look)
+    state = present.state_of(case.kind, case.scheduler, case.look, case.settings.kubernetes.node_signs)
     if state.known:
         return "" if state.there else "looked again: %s" % state.why
     return "cannot be looked at: %s" % state.why

@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Callable, Optional
+from typing import Callable, Optional, Sequence
 
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import signs
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.models import JobState
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import looks
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import SLURM
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.looks import JobLook, Look, NodeLook
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import JOB_ENDS
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import JOB_ENDS, NodeSign
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import detect
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Job, Node, NodeState
 
@@ -32,20 +33,26 @@ class Presence:
 THERE = Presence(True, True)
 
 
-def state_of(kind: str, scheduler: str, look: Look) -> Presence:
-    """Whether a fault of this kind is there now."""
+def state_of(kind: str, scheduler: str, look: Look, node_signs: Sequence[NodeSign] = ()) -> Presence:
+    """Whether a fault of this kind is there now.
+
+    Args:
+        node_signs: the conditions and taints that mean a fault (`settings.kubernetes.node_signs`).
+    """
     if isinstance(look, JobLook):
         return _JOB_RULES.get(kind, _not_to_be_seen)(look)
     if kind == "daemon_down":
         return _daemon_down(scheduler, look)
+    if kind == "kubernetes_node_condition":
+        return _sick(look, node_signs)
     return _NODE_RULES.get(kind, _not_to_be_seen)(look)
 
 
-def shows(kind: str, scheduler: str, look: Look) -> bool:
+def shows(kind: str, scheduler: str, look: Look, node_signs: Sequence[NodeSign] = ()) -> bool:
     """Whether the look shows this fault; false for kinds that no look can show."""
-    if kind not in _JOB_RULES and kind not in _NODE_RULES and kind != "daemon_down":
+    if kind not in _JOB_RULES and kind not in _NODE_RULES and kind not in ("daemon_down", "kubernetes_node_condition"):
         return False
-    state = state_of(kind, scheduler, look)
+    state = state_of(kind, scheduler, look, node_signs)
     return state.known and state.there
 
 
@@ -92,6 +99,16 @@ def _kubernetes_not_ready(look: NodeLook) -> Presence:
     if look.kubernetes is None or look.kubernetes.ready is None:
         return _unknown(look, looks.KUBERNETES)
     return Presence(True, False, "the node is Ready") if look.kubernetes.ready == "True" else THERE
+
+
+def _sick(look: NodeLook, node_signs: Sequence[NodeSign]) -> Presence:
+    if look.kubernetes is None:
+        return _unknown(look, looks.KUBERNETES)
+    if look.kubernetes.ready != "True":
+        return Presence(False, False, "the node is not Ready, and what its agents said last is old")
+    if signs.shown(look.kubernetes, node_signs) is None:
+        return Presence(True, False, "no condition or taint of the node says that it is sick")
+    return THERE
 
 
 def _pods_stuck(look: NodeLook) -> Presence:

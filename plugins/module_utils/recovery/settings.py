@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, Mapping, Optional, Sequence, get_type_hints
+from typing import Any, Mapping, Optional, Sequence, get_args, get_origin, get_type_hints
 
 try:
     import yaml
@@ -75,6 +75,27 @@ JOB_ENDS = tuple(item.name for item in fields(JobEnds))
 
 
 @dataclass(frozen=True)
+class NodeSign:
+    """A condition or a taint by which others say that a Kubernetes node is sick, and what is done about it.
+
+    Attributes:
+        condition, status: the condition's type and the status that means sick.
+        taint: the taint's key, in place of a condition; its value and effect do not matter.
+        remediation: one of `SIGN_REMEDIATIONS`.
+        grace: seconds that the condition must have lasted.
+    """
+
+    condition: str = ""
+    status: str = "True"
+    taint: str = ""
+    remediation: str = REPORT
+    grace: float = 0.0
+
+
+SIGN_REMEDIATIONS = (REPORT, "quarantine_node", "reboot_node")
+
+
+@dataclass(frozen=True)
 class KubernetesSettings:
     """How to reach Kubernetes; disabled where `kubeconfig` is empty."""
 
@@ -84,6 +105,7 @@ class KubernetesSettings:
     eviction_timeout: float = 600.0  # seconds that the pods of a drained node may take
     unmanaged_pods: str = "refuse"  # or evict: pods that no controller makes again
     local_data: str = "evict"  # or refuse: pods with an emptyDir
+    node_signs: tuple[NodeSign, ...] = ()  # the first that a node shows counts
 
 
 @dataclass(frozen=True)
@@ -226,8 +248,7 @@ def parse(data: Any) -> Settings:
     _one_of("limits.drain_policy", settings.limits.drain_policy, DRAIN_POLICIES)
     for state in JOB_ENDS:
         _one_of("job_ends.%s" % state, settings.job_ends.of(state), (REQUEUE, REPORT))
-    for name in ("unmanaged_pods", "local_data"):
-        _one_of("kubernetes.%s" % name, getattr(settings.kubernetes, name), ("refuse", "evict"))
+    _check_kubernetes(settings.kubernetes)
     if settings.slurm.enabled and not settings.scope.partitions:
         raise BadInput("settings: scope.partitions is empty", "name the Slurm partitions that recovery may act on")
     if settings.kubernetes.kubeconfig and not settings.scope.namespaces:
@@ -238,6 +259,22 @@ def parse(data: Any) -> Settings:
 def _one_of(name: str, value: str, allowed: Sequence[str]) -> None:
     if value not in allowed:
         raise BadInput("settings: %s is %r" % (name, value), "use %s" % " or ".join(allowed))
+
+
+def _check_kubernetes(chosen: KubernetesSettings) -> None:
+    for name in ("unmanaged_pods", "local_data"):
+        _one_of("kubernetes.%s" % name, getattr(chosen, name), ("refuse", "evict"))
+    for sign in chosen.node_signs:
+        _check_sign(sign)
+
+
+def _check_sign(sign: NodeSign) -> None:
+    name = sign.condition or sign.taint
+    if bool(sign.condition) is bool(sign.taint) or (sign.taint and sign.grace):
+        raise BadInput("settings: kubernetes.node_signs: name a condition (with a grace), or a taint (without one)")
+    _one_of("kubernetes.node_signs: remediation of %s" % name, sign.remediation, SIGN_REMEDIATIONS)
+    if sign.condition == "Ready":
+        raise BadInput("settings: kubernetes.node_signs: Ready is looked at anyway, with node_grace")
 
 
 def _build(cls: Any, data: Any, where: str) -> Any:
@@ -253,9 +290,9 @@ def _build(cls: Any, data: Any, where: str) -> Any:
 def _value(hint: Any, value: Any, where: str) -> Any:
     if is_dataclass(hint):
         return _build(hint, value, where + ".")
-    if hint == tuple[str, ...]:
-        if isinstance(value, (list, tuple)) and all(isinstance(item, str) and item for item in value):
-            return tuple(value)
+    if get_origin(hint) is tuple:
+        if isinstance(value, (list, tuple)):
+            return tuple(_item(get_args(hint)[0], item, where) for item in value)
     elif hint is float:
         if isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0:
             return float(value)
@@ -265,3 +302,9 @@ def _value(hint: Any, value: Any, where: str) -> Any:
     elif isinstance(value, hint):
         return value
     raise BadInput("settings: %s is %r" % (where, value), "give %s" % getattr(hint, "__name__", "a list of names"))
+
+
+def _item(hint: Any, value: Any, where: str) -> Any:
+    if value == "":
+        raise BadInput("settings: %s has an empty name" % where)
+    return _value(hint, value, where)

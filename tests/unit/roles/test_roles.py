@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import pathlib
 import re
@@ -13,6 +14,7 @@ import jinja2
 import pytest
 import yaml
 from ansible.plugins.filter.core import FilterModule
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import BadInput
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import settings
 
 ROLES = pathlib.Path(__file__).resolve().parents[3] / "roles"
@@ -67,6 +69,27 @@ def test_the_defaults_of_roles_and_code_are_the_same():
     made, coded = settings.parse(data), settings.Settings(cluster="c")
     for part in ("mode", "jobs", "job_ends", "stop_file", "state_dir", "slurm", "ledger", "limits"):
         assert getattr(made, part) == getattr(coded, part)
+
+
+@pytest.mark.parametrize(
+    ("sign", "wrong"),
+    [
+        ({"condition": "KernelDeadlock", "status": "True", "remediation": "reboot_node", "grace": 60}, ""),
+        ({"taint": "vendor.example/broken"}, ""),
+        ({"condition": "KernelDeadlock", "taint": "x"}, "name a condition"),
+        ({}, "name a condition"),
+        ({"taint": "x", "grace": 5}, "name a condition"),
+        ({"condition": "Ready", "status": "False"}, "Ready is looked at anyway"),
+        ({"condition": "X", "remediation": "requeue_job"}, "remediation of X"),
+        ({"condition": "X", "remedy": "report"}, "unknown kubernetes.node_signs.remedy"),
+        ("KernelDeadlock", "is no mapping"),
+    ],
+)
+def test_signs_of_sick_nodes(sign, wrong):
+    data = rendered(job_recovery_cluster="c", job_recovery_kubernetes_node_signs=[sign], job_recovery_slurm=False)
+    data["scope"]["namespaces"] = ["n"]
+    with pytest.raises(BadInput, match=wrong) if wrong else contextlib.nullcontext():
+        settings.parse(data)
 
 
 @pytest.mark.parametrize("value", ['a"b', "{{ x }}", "a: b", "- x", "null", "yes", "'", "a\nb"])

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-from typing import Sequence
+from typing import Optional, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import nodes as kubernetes_nodes
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import outcome
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import outcome, signs
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.reading import printable
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import plans, waits
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Outcome, Tools, Work
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.common import (
@@ -20,6 +21,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     over,
     poll,
     recorded_boot_id,
+    retry,
     waiting,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.kubernetes_state import (
@@ -30,7 +32,8 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 class Uncordon(Plain):
     """Only a cordon of this incident, and only of a node whose kubelet is Ready, with its present boot.
 
-    Waits for: `kubernetes_node_ready`, while it is not; failed at the step's deadline.
+    Waits for: `kubernetes_node_ready`, while it is not; then until the condition or taint that was repaired is gone.
+    Failed at the step's deadline.
     Proof: the server's answer to the write. A cordon that is somebody else's by now stays, and the step is done.
     """
 
@@ -52,10 +55,21 @@ def _uncordon(work: Work, tools: Tools) -> Outcome:
         if over(work, tools):
             return failed(work, why)
         return waiting(work, why, waits.KUBERNETES_NODE_READY, {"node": name, **({"boot_id": old} if old else {})})
+    found = _still_sick(work, tools, name)
+    if found is not None:
+        sign = found.sign.condition or found.sign.taint
+        return retry(work, tools, "%s still shows %s" % (name, printable(sign)))
     result = kubernetes_nodes.uncordon(tools.kubernetes, name, str(work.incident), lambda: tools.guard(work))
     if result.status == outcome.REFUSED:
         return done(work, "its cordon stays: %s" % result.why, {"foreign_cordon": True})
     return outcome_of(work, tools, result)
+
+
+def _still_sick(work: Work, tools: Tools, name: str) -> Optional[signs.Shown]:
+    """The sign of the fault that is repaired, if the node shows it still: its agents start after the kubelet."""
+    if work.fault_kind != "kubernetes_node_condition":
+        return None
+    return signs.shown(kubernetes_nodes.read_node(tools.kubernetes, name), tools.settings.kubernetes.node_signs)
 
 
 def _is_ready(name: str, old_boot_id: str, tools: Tools) -> bool:

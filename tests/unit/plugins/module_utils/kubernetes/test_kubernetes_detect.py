@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 
@@ -13,11 +14,13 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.kuber
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.client import FIELD_MANAGER
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.detect import CauseMemory, Seen
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.models import (
+    Condition,
     JobState,
     JobView,
     NodeView,
     Origin,
     PodView,
+    Taint,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.nodes import Hold
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.sight import (
@@ -26,6 +29,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.kuber
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import settings
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import parse_event
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import NodeSign
 from ansible_collections.mission_control.job_recovery.tests.unit.plugins.module_utils.kubernetes.api_server import (
     status,
 )
@@ -58,6 +62,43 @@ def test_a_cordon_of_others_is_for_the_gates_and_our_repair_is_no_fault():
     down = NodeView("n", ready="Unknown", ready_since=NOW)
     assert detect.node_faults([dataclasses.replace(down, unschedulable=True)], NOW, 0)
     assert not detect.node_faults([dataclasses.replace(down, **OURS)], NOW, 0)
+
+
+SIGNS = (
+    NodeSign(taint="vendor.example/broken", remediation="quarantine_node"),
+    NodeSign(condition="KernelDeadlock", remediation="reboot_node", grace=60),
+    NodeSign(condition="StorageReady", status="False"),
+)
+
+
+@pytest.mark.parametrize(
+    ("fields", "suggested"),
+    [
+        ({}, None),
+        ({"conditions": (Condition("KernelDeadlock", "True", NOW - 60),)}, "reboot_node"),
+        ({"conditions": (Condition("KernelDeadlock", "True", NOW - 59),)}, None),
+        ({"conditions": (Condition("KernelDeadlock", "True", NOW + 60),)}, None),  # the server's clock is ahead
+        ({"conditions": (Condition("KernelDeadlock", "True"),)}, None),  # since when is not known
+        ({"conditions": (Condition("KernelDeadlock", "False", NOW - 99),)}, None),
+        ({"conditions": (Condition("KernelDeadlock", "Unknown", NOW - 99),)}, None),
+        ({"conditions": (Condition("MemoryPressure", "True", NOW - 99),)}, None),  # not in the list
+        ({"conditions": (Condition("StorageReady", "False"),)}, "report"),
+        ({"conditions": (Condition("StorageReady", "False"), Condition("KernelDeadlock", "True", 1.0))}, "reboot_node"),
+        ({"taints": (Taint("vendor.example/broken", "gpu", "NoSchedule"),)}, "quarantine_node"),
+        ({"taints": (Taint("vendor.example/other", "", "NoExecute"),)}, None),
+        # what agents of a node said last is old when its kubelet is silent
+        ({"ready": "Unknown", "conditions": (Condition("StorageReady", "False"),)}, None),
+        ({"ready": None, "conditions": (Condition("StorageReady", "False"),)}, None),
+        # a cordon of others is for the gates, and our own repair is no fault
+        ({"unschedulable": True, "conditions": (Condition("StorageReady", "False"),)}, "report"),
+        (dict(OURS, conditions=(Condition("StorageReady", "False"),)), None),
+    ],
+)
+def test_nodes_that_others_call_sick(fields, suggested):
+    node = NodeView("n", **{"ready": "True", **fields})
+    seen = detect.sick_nodes([node], SIGNS, NOW)
+    assert [fault.suggested for fault in seen] == ([suggested] if suggested else [])
+    assert detect.sick_nodes([node], (), NOW) == []
 
 
 @pytest.mark.parametrize(
@@ -143,11 +184,16 @@ def test_one_event_for_each_kind_and_no_text_that_is_no_name():
         Seen(detect.NODE_NOT_READY, "{{ lookup('pipe','id') }}"),
         Seen(detect.JOB_FAILED, "a/train", "u1"),
         Seen(detect.JOB_FAILED, "a/$(id)", "u2"),
+        Seen(detect.NODE_CONDITION, "n3", suggested="reboot_node"),
+        Seen(detect.NODE_CONDITION, "n4", suggested="report"),
+        Seen(detect.NODE_CONDITION, "n5", suggested="reboot_node"),
     ]
     made = [parse_event(event) for event in events(seen, "lab", NOW)]
     assert [(fault.kind, [target.name for target in fault.targets]) for fault in made] == [
         (detect.NODE_NOT_READY, ["n1", "n2"]),
         (detect.JOB_FAILED, ["a/train"]),
+        (detect.NODE_CONDITION, ["n3", "n5"]),
+        (detect.NODE_CONDITION, ["n4"]),
     ]
     assert (made[1].targets[0].uid, made[1].suggested, made[0].seen_at) == ("u1", "rerun_kubernetes_job", NOW)
 
@@ -176,9 +222,29 @@ def looked(sight, chosen, seconds=5.0):
         time.sleep(0.02)
 
 
-def put_node(api, ready):
-    condition = {"type": "Ready", "status": ready, "lastTransitionTime": "2026-11-30T11:00:00Z"}
-    api.put("/api/v1/nodes/n1", {"kind": "Node", "status": {"conditions": [condition]}})
+def put_node(api, ready, **others):
+    since = {"lastTransitionTime": "2026-11-30T11:00:00Z"}
+    conditions = [{"type": kind, "status": state, **since} for kind, state in {"Ready": ready, **others}.items()]
+    api.put("/api/v1/nodes/n1", {"kind": "Node", "status": {"conditions": conditions}})
+
+
+@pytest.mark.parametrize("remediation", ["report", "quarantine_node", "reboot_node"])
+def test_a_condition_that_the_site_names_is_sent_with_its_remediation(api, kubeconfig, remediation):
+    put_node(api, "True", KernelDeadlock="True", MemoryPressure="True")
+    sight = KubernetesSight()
+    sign = {"condition": "KernelDeadlock", "remediation": remediation}
+    chosen = site(kubeconfig)
+    chosen = dataclasses.replace(
+        chosen, kubernetes=dataclasses.replace(chosen.kubernetes, node_signs=(NodeSign(**sign),))
+    )
+    deadline = time.monotonic() + 5
+    found = []
+    while not found and time.monotonic() < deadline:
+        with contextlib.suppress(RecoveryError):
+            found = sight.look(chosen)
+    assert [parse_event(event).suggested for event in found] == [remediation]
+    assert parse_event(found[0]).kind == detect.NODE_CONDITION
+    sight.close()
 
 
 def test_what_is_wrong_is_sent_at_once_and_again_once_a_minute(api, kubeconfig):

@@ -155,6 +155,17 @@ ROWS = [
     ("drained by Slurm, silent", case("node_drained", SILENT, power=BMC), "reboot_by_power"),
     ("suspect", case("node_suspect", LIVE_DAEMON), "quarantine_node"),
     ("reboot failed", case("reboot_failed", SILENT, power=BMC), "quarantine_node"),
+    ("sick by a condition", case("kubernetes_node_condition", LIVE_DAEMON, scheduler="kubernetes"), ""),
+    (
+        "sick by a condition, the site reboots",
+        case("kubernetes_node_condition", LIVE_DAEMON, suggested="reboot_node", scheduler="kubernetes"),
+        "reboot_over_ssh",
+    ),
+    (
+        "sick by a condition, the site quarantines",
+        case("kubernetes_node_condition", LIVE_DAEMON, suggested="quarantine_node", scheduler="kubernetes"),
+        "quarantine_node",
+    ),
     ("misconfigured", case("node_misconfigured", LIVE_DAEMON), ""),
     ("a site that only wants reports", case("node_not_responding", SILENT, power=BMC, suggested="report"), ""),
     ("asked: reboot", case("requested", LIVE_DAEMON, suggested="reboot_node"), "reboot_over_ssh"),

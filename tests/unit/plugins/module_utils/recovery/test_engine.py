@@ -425,6 +425,29 @@ def test_what_is_only_reported_is_reported_once(engine: Engine, store: Store) ->
     assert engine.due(number)["ended"][0]["incident"] == number
 
 
+def test_what_is_only_reported_does_not_hinder_the_repair_of_another_fault(engine: Engine, store: Store) -> None:
+    engine.world.state("node1", "IDLE", "INVALID_REG")
+    number = engine.claim(fault_of("node1", kind="node_misconfigured", suggested="report"))["ended"][0]["incident"]
+    assert engine.claim(fault_of("node1", kind="node_back", suggested="report"))["attached"]
+    engine.world.freeze("node1")
+    claimed = engine.claim(fault_of("node1"))
+    assert claimed["incidents"][0]["incident"] != number
+    told = store.incidents.get(number)
+    assert told is not None
+    assert (told.state, told.why) == ("closed", "only reported; node_not_responding is there now")
+
+
+def test_a_fault_that_may_not_be_repaired_does_not_end_a_report(engine: Engine, store: Store) -> None:
+    engine.world.state("node1", "IDLE", "INVALID_REG")
+    number = engine.claim(fault_of("node1", kind="node_misconfigured", suggested="report"))["ended"][0]["incident"]
+    engine.settings = replace(engine.settings, mode="observe")
+    engine.world.freeze("node1")
+    assert gate(engine.claim(fault_of("node1"))) == ["mode"]
+    told = store.incidents.get(number)
+    assert told is not None
+    assert told.state == "escalated"
+
+
 def test_a_person_may_go_on_at_once_with_what_was_left_to_him(engine: Engine, store: Store) -> None:
     engine.settings = settings_of(engine.ledger, engine.settings.state_dir, limits={"cooldown": 300.0})
     engine.world.freeze("node1")

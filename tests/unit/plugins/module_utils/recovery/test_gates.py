@@ -10,6 +10,7 @@ from typing import Any, Optional
 
 import pytest
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.models import (
+    Condition,
     JobState,
     JobView,
     NodeView,
@@ -26,7 +27,9 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     ShellLook,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import (
+    KubernetesSettings,
     Limits,
+    NodeSign,
     Scope,
     Settings,
 )
@@ -117,6 +120,11 @@ def kubernetes_job(**changes: Any) -> JobLook:
     return JobLook(kubernetes=JobView("default", "train", **fields))
 
 
+def sick_case(node: Optional[NodeView]) -> Case:
+    chosen = KubernetesSettings(node_signs=(NodeSign(condition="Sick"),))
+    return case(healthy(kubernetes=node), kind="kubernetes_node_condition", settings={"kubernetes": chosen})
+
+
 @pytest.mark.parametrize("made", [case(), case(job()), kubernetes_case(kubernetes_job())])
 def test_nothing_in_the_way(made: Case) -> None:
     verdict = gates.evaluate(made, gates.OPEN)
@@ -199,6 +207,11 @@ ROWS: list[tuple[str, Case, str]] = [
     ("gone", case(healthy(kubernetes=NodeView("k1", ready="Unknown")), kind="kubernetes_node_not_ready"), ""),
     ("gone", case(healthy(kubernetes=NodeView("k1", ready="True")), kind="kubernetes_node_not_ready"), "looked again"),
     ("gone", case(healthy(kubernetes=NodeView("k1")), kind="kubernetes_node_not_ready"), "cannot be looked at"),
+    ("gone", sick_case(NodeView("k1", ready="True", conditions=(Condition("Sick", "True"),))), ""),
+    ("gone", sick_case(NodeView("k1", ready="True", conditions=(Condition("Sick", "False"),))), "looked again: no"),
+    ("gone", sick_case(NodeView("k1", ready="True", conditions=(Condition("Other", "True"),))), "looked again"),
+    ("gone", sick_case(NodeView("k1", ready="Unknown", conditions=(Condition("Sick", "True"),))), "cannot be looked"),
+    ("gone", sick_case(None), "cannot be looked at"),
     ("gone", case(healthy(stuck_pods=2), kind="pod_stuck_terminating"), ""),
     ("gone", case(healthy(stuck_pods=0), kind="pod_stuck_terminating"), "looked again"),
     ("gone", case(healthy(), kind="pod_stuck_terminating"), "cannot be looked at"),

@@ -16,6 +16,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.kuber
     NODE_ANNOTATION,
     OUT_OF_SERVICE,
 )
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import NodeSign
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Outcome, Work
 from ansible_collections.mission_control.job_recovery.tests.unit.plugins.module_utils.kubernetes import (
     test_kubernetes_jobs,
@@ -138,6 +139,22 @@ def test_uncordon_waits_for_the_kubelet_of_the_new_boot(cluster: Cluster) -> Non
     assert cluster.act(late(cluster.work("uncordon", memory=memory))).status == "failed"
     cluster.ready("True", NEW_BOOT)
     assert cluster.act(cluster.work("uncordon", memory=memory)).status == "done"
+
+
+def test_uncordon_waits_until_the_condition_that_was_repaired_is_gone(cluster: Cluster) -> None:
+    cluster.act(cluster.work("cordon"))
+    there = cluster.node
+    there["status"]["conditions"].append({"type": "KernelDeadlock", "status": "True"})
+    cluster.api.put(NODE, there)
+    tools = cluster.site.tools(cluster.client)
+    listed = replace(tools.settings.kubernetes, node_signs=(NodeSign(condition="KernelDeadlock"),))
+    tools = replace(tools, settings=replace(tools.settings, kubernetes=listed))
+    work = cluster.work("uncordon", fault_kind="kubernetes_node_condition")
+    outcome = cluster.site.act_one(work, tools)
+    assert (outcome.status, outcome.why) == ("waiting", "k1 still shows KernelDeadlock")
+    assert cluster.site.act_one(late(work), tools).status == "failed"
+    assert cluster.node["spec"]["unschedulable"] is True
+    assert cluster.site.act_one(replace(work, fault_kind="node_back"), tools).status == "done"
 
 
 def test_a_node_of_slurm_alone_needs_nothing_here(cluster: Cluster) -> None:

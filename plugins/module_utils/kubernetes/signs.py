@@ -1,0 +1,44 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Conditions and taints by which others (node-problem-detector and the like) say that a node is sick. Pure.
+
+Which of them count, and what is done about each, the site says (`settings.NodeSign`). What a node's agents said last
+means nothing while its kubelet is silent: then the Ready condition is the fault.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional, Sequence
+
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.models import NodeView
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import NodeSign
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A sign that a node shows, and since when (None: the server does not say)."""
+
+    sign: NodeSign
+    since: Optional[float] = None
+
+    def lasts(self, now: float) -> bool:
+        """Whether its grace time is over. Without a time no grace is; one in the future counts as now."""
+        return self.sign.grace <= 0 or (self.since is not None and now - self.since >= self.sign.grace)
+
+
+def shown(node: NodeView, signs: Sequence[NodeSign]) -> Optional[Shown]:
+    """The first of `signs` that the node shows, None for none. Of a node that is not Ready nothing is known."""
+    return next((found for sign in signs for found in [_shown(node, sign)] if found is not None), None)
+
+
+def _shown(node: NodeView, sign: NodeSign) -> Optional[Shown]:
+    if node.ready != "True":
+        return None
+    if sign.taint:
+        return Shown(sign) if any(taint.key == sign.taint for taint in node.taints) else None
+    for condition in node.conditions:
+        if (condition.kind, condition.status) == (sign.condition, sign.status):
+            return Shown(sign, condition.since)
+    return None
