@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Iterable, Mapping, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Unreadable
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import signs
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import owners, signs
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.causes import Cause, job_cause
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.models import (
     JobState,
@@ -28,11 +28,12 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.kuber
     standing,
     stuck_terminating,
 )
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import NodeSign
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import JobOwner, NodeSign
 
 NODE_NOT_READY = "kubernetes_node_not_ready"
 NODE_CONDITION = "kubernetes_node_condition"
 JOB_FAILED = "kubernetes_job_failed"
+JOB_UNRECOVERED = "kubernetes_job_unrecovered"
 POD_STUCK = "pod_stuck_terminating"
 
 
@@ -109,16 +110,32 @@ def job_faults(jobs: Sequence[JobView], causes: Mapping[str, Cause], everybody: 
     return [
         Seen(JOB_FAILED, job.key, uid=job.uid)
         for job in jobs
-        if is_candidate(job, everybody) and causes.get(job.uid) is Cause.INFRASTRUCTURE
+        if is_candidate(job, everybody) and not job.owner and causes.get(job.uid) is Cause.INFRASTRUCTURE
     ]
 
 
+def unrecovered_jobs(
+    jobs: Sequence[JobView], causes: Mapping[str, Cause], everybody: bool, own: Sequence[JobOwner], now: float
+) -> list[Seen]:
+    """Jobs that failed by their infrastructure and whose owner, to whom they are left, did not replace them in time.
+
+    Args:
+        own: the site's rows of owners.
+    """
+    wanted = [
+        job
+        for job in jobs
+        if job.owner and is_candidate(job, everybody) and causes.get(job.uid) is Cause.INFRASTRUCTURE
+    ]
+    return [Seen(JOB_UNRECOVERED, job.key, uid=job.uid) for job in owners.unrecovered(jobs, wanted, own, now)]
+
+
 def is_candidate(job: JobView, everybody: bool) -> bool:
-    """Whether a Job failed (or is about to), may be recovered, and was not already run again.
+    """Whether a Job failed (or is about to), is looked after, and was not already run again.
 
     An opt-in that is not readable counts here as one: the gate refuses it and says why.
     """
-    if job.state not in (JobState.FAILED, JobState.FAILING) or job.deleted or job.owner:
+    if job.state not in (JobState.FAILED, JobState.FAILING) or job.deleted:
         return False
     if job.opt_in is None and not everybody:
         return False

@@ -178,6 +178,7 @@ class JobView:
         record: the text of our own annotation, or None.
         owner: `Kind/name` of who made it or runs it in place of the Job controller, or the empty text.
         backoff_limit: failures that the Job bears.
+        created_at: when it was made.
         deleted: whether somebody deleted it and it is on its way out.
     """
 
@@ -193,6 +194,7 @@ class JobView:
     record: Optional[str] = None
     owner: str = ""
     backoff_limit: int = 6
+    created_at: Optional[float] = None
     deleted: bool = False
 
     @property
@@ -317,6 +319,7 @@ def job_view(job: Mapping[str, Any]) -> JobView:
         record=given_text(annotations, JOB_ANNOTATION),
         owner=_job_owner(metadata, spec),
         backoff_limit=limit if isinstance(limit, int) else 6,
+        created_at=epoch(metadata.get("creationTimestamp")),
         deleted=bool(metadata.get("deletionTimestamp")),
     )
 

@@ -14,7 +14,7 @@ import time
 from typing import Any, Callable, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import detect, evidence
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import detect, evidence, owners
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.causes import Cause
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.client import (
     KubernetesClient,
@@ -116,14 +116,15 @@ class _Eyes:
     def faults(self, now: float, settings: Settings) -> list[detect.Seen]:
         """All that is wrong now."""
         nodes, jobs, pods = self._nodes.views(), self._jobs.views(), self._pods.views()
-        everybody = settings.jobs == "all"
+        everybody, own = settings.jobs == "all", settings.kubernetes.owners
         causes = self._disrupted.look(jobs, pods, everybody)
-        self._trace([job for job in jobs if causes.get(job.uid) is Cause.UNKNOWN])
+        self._trace([job for job in jobs if causes.get(job.uid) is Cause.UNKNOWN and not owners.is_left(job, own)])
         return [
             *detect.node_faults(nodes, now, settings.kubernetes.node_grace),
             *detect.sick_nodes(nodes, settings.kubernetes.node_signs, now),
             *detect.pod_faults(nodes, pods, now, STUCK_GRACE),
             *detect.job_faults(jobs, causes, everybody),
+            *detect.unrecovered_jobs(jobs, causes, everybody, own, now),
         ]
 
     def _trace(self, jobs: Sequence[JobView]) -> None:

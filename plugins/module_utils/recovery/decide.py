@@ -141,6 +141,9 @@ def _wanted(case: Case) -> str:
 
 def _decide_job(case: Case) -> Decision:
     wanted = _wanted(case)
+    if case.kind == "kubernetes_job_unrecovered":
+        owner = case.look.kubernetes.owner if isinstance(case.look, JobLook) and case.look.kubernetes else ""
+        return Decision("", "reported: the Job belongs to %s, which did not replace it in time" % printable(owner))
     if wanted == "report" or _only_told_of(case):
         return Decision("", "reported: what a person should look at is %s" % KINDS[case.kind].meaning)
     if case.scheduler != SLURM:

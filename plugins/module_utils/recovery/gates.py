@@ -23,6 +23,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import (
     JOB_ENDS,
     OBSERVE,
+    REPORT,
     Limits,
     Settings,
 )
@@ -183,7 +184,7 @@ def owner(case: Case) -> str:
     job, kubernetes_job = case.look.job, case.look.kubernetes
     if job is not None and job.state == "CANCELLED":
         return "the job was cancelled, and Slurm would revive it"
-    if kubernetes_job is not None and kubernetes_job.owner:
+    if kubernetes_job is not None and kubernetes_job.owner and case.suggested != REPORT:
         return "the Job belongs to %s, which restarts it or not" % kubernetes_job.owner
     if kubernetes_job is not None and kubernetes_job.deleted:
         return "the Job was deleted"

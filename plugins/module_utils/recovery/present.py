@@ -196,4 +196,5 @@ _JOB_RULES: dict[str, Callable[[JobLook], Presence]] = {
     "job_launch_held": _slurm_job(_launch_held),
     "stale_spool": _stale_spool,
     "kubernetes_job_failed": _kubernetes_job_failed,
+    "kubernetes_job_unrecovered": _kubernetes_job_failed,
 }

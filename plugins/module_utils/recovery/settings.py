@@ -95,6 +95,27 @@ class NodeSign:
 SIGN_REMEDIATIONS = (REPORT, "quarantine_node", "reboot_node")
 
 
+# What is done about a Job that has an owner and was ended by its infrastructure.
+LEFT = "leave"  # nothing: its owner recovers by itself
+WATCH = "watch"  # reported when nothing came of it in time
+OWNER_CARES = (LEFT, WATCH, REPORT)
+
+
+@dataclass(frozen=True)
+class JobOwner:
+    """One kind of owner of Kubernetes Jobs; see `kubernetes.owners`.
+
+    Attributes:
+        kind: of the owner, as in an owner reference.
+        care: one of `OWNER_CARES`.
+        after: seconds that it has, where it is watched.
+    """
+
+    kind: str = ""
+    care: str = REPORT
+    after: float = 300.0
+
+
 @dataclass(frozen=True)
 class KubernetesSettings:
     """How to reach Kubernetes; disabled where `kubeconfig` is empty."""
@@ -106,6 +127,7 @@ class KubernetesSettings:
     unmanaged_pods: str = "refuse"  # or evict: pods that no controller makes again
     local_data: str = "evict"  # or refuse: pods with an emptyDir
     node_signs: tuple[NodeSign, ...] = ()  # the first that a node shows counts
+    owners: tuple[JobOwner, ...] = ()  # of Jobs; come before those of `kubernetes.owners`
 
 
 @dataclass(frozen=True)
@@ -266,6 +288,12 @@ def _check_kubernetes(chosen: KubernetesSettings) -> None:
         _one_of("kubernetes.%s" % name, getattr(chosen, name), ("refuse", "evict"))
     for sign in chosen.node_signs:
         _check_sign(sign)
+    for row in chosen.owners:
+        if not row.kind or row.care not in OWNER_CARES:
+            raise BadInput(
+                "settings: kubernetes.owners: %r is %r" % (row.kind, row.care),
+                "name a kind, and one of %s" % ", ".join(OWNER_CARES),
+            )
 
 
 def _check_sign(sign: NodeSign) -> None:

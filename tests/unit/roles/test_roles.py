@@ -92,6 +92,23 @@ def test_signs_of_sick_nodes(sign, wrong):
         settings.parse(data)
 
 
+@pytest.mark.parametrize(
+    ("row", "wrong"),
+    [
+        ({"kind": "FluxJob", "care": "watch", "after": 60}, ""),
+        ({"kind": "FluxJob"}, ""),
+        ({"kind": "FluxJob", "care": "rerun"}, "'FluxJob' is 'rerun'"),
+        ({"care": "watch"}, "name a kind"),
+        ({"kind": "FluxJob", "after": -1}, "after is -1"),
+    ],
+)
+def test_owners_of_jobs(row, wrong):
+    data = rendered(job_recovery_cluster="c", job_recovery_kubernetes_owners=[row], job_recovery_slurm=False)
+    data["scope"]["namespaces"] = ["n"]
+    with pytest.raises(BadInput, match=wrong) if wrong else contextlib.nullcontext():
+        settings.parse(data)
+
+
 @pytest.mark.parametrize("value", ['a"b', "{{ x }}", "a: b", "- x", "null", "yes", "'", "a\nb"])
 def test_text_stays_text(value):
     data = rendered(job_recovery_cluster="c", job_recovery_partitions=[value], job_recovery_kubernetes="false")

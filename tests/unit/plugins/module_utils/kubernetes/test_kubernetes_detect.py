@@ -9,7 +9,7 @@ import time
 
 import pytest
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import detect
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import detect, owners
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.causes import Cause
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.client import FIELD_MANAGER
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.detect import CauseMemory, Seen
@@ -29,7 +29,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.kuber
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import settings
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import parse_event
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import NodeSign
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import JobOwner, NodeSign
 from ansible_collections.mission_control.job_recovery.tests.unit.plugins.module_utils.kubernetes.api_server import (
     status,
 )
@@ -135,6 +135,7 @@ CRASHED = PodView("a", "train-1", "p1", job_uid="u1", cause=Cause.APPLICATION, e
         ({"opt_in": None}, [LOST], True, True),
         ({"opt_in": "{{ x }}"}, [LOST], False, True),  # the gate refuses it and says why
         ({"owner": "CronJob/c"}, [LOST], False, False),
+        ({"owner": "Unheard/of"}, [LOST], False, False),
         ({"deleted": True}, [LOST], False, False),
         ({"state": JobState.COMPLETE}, [LOST], False, False),
         ({"state": JobState.RUNNING}, [LOST], False, False),
@@ -150,6 +151,60 @@ def test_jobs_that_failed_by_the_infrastructure(change, pods, everybody, fault):
         memory.note(pod)
     expected = [Seen(detect.JOB_FAILED, "a/train", "u1")] if fault else []
     assert detect.job_faults([job], memory.look([job], pods, everybody), everybody) == expected
+
+
+OWNED = dataclasses.replace(FAILED, owner="JobSet/s", failed_at=NOW - 300, created_at=NOW - 900)
+YOUNGER = JobView("a", "other", "u9", state=JobState.RUNNING, owner="JobSet/s", created_at=NOW - 300)
+
+
+@pytest.mark.parametrize(
+    ("change", "other", "own", "told"),
+    [
+        ({}, {}, (), True),
+        ({"failed_at": NOW - 299}, {}, (), False),  # its owner still has time
+        ({"failed_at": None}, {}, (), False),
+        ({"state": JobState.FAILING}, {}, (), False),  # its pods have not ended yet
+        ({"owner": "CronJob/c"}, {}, (), False),  # the next one comes by its schedule
+        ({"owner": "Kueue/q"}, {}, (), True),
+        ({"owner": "Workflow/w"}, {}, (), False),
+        ({"owner": "Workflow/w", "failed_at": NOW - 900}, {}, (), True),
+        ({"owner": "Unheard/of", "failed_at": NOW}, {}, (), True),
+        ({"owner": "Unheard/of"}, {}, (JobOwner("Unheard", "leave"),), False),
+        ({"owner": "Unheard/of"}, {}, (JobOwner("Unheard", "watch", 301),), False),
+        ({}, {}, (JobOwner("JobSet", "watch", 301),), False),  # the site's row comes first
+        ({"owner": "CronJob/c"}, {}, (JobOwner("CronJob", "report"),), True),
+        ({"owner": ""}, {}, (), False),  # ours to run again
+        ({"opt_in": None}, {}, (), False),
+        # replaced by another one of the same owner
+        ({}, YOUNGER, (), False),
+        ({}, dataclasses.replace(YOUNGER, state=JobState.COMPLETE), (), False),
+        ({}, dataclasses.replace(YOUNGER, state=JobState.SUSPENDED), (), False),
+        ({}, dataclasses.replace(YOUNGER, state=JobState.FAILED), (), True),
+        ({}, dataclasses.replace(YOUNGER, deleted=True), (), True),
+        ({}, dataclasses.replace(YOUNGER, created_at=NOW - 301), (), True),  # it was there before
+        ({}, dataclasses.replace(YOUNGER, created_at=None), (), True),
+        ({}, dataclasses.replace(YOUNGER, owner="JobSet/t"), (), True),
+        ({}, dataclasses.replace(YOUNGER, namespace="b"), (), True),
+    ],
+)
+def test_jobs_that_their_owner_does_not_replace(change, other, own, told):
+    job = dataclasses.replace(OWNED, **change)
+    jobs = [job, *([other] if other else [])]
+    memory = CauseMemory()
+    memory.note(LOST)
+    causes = memory.look(jobs, [], False)
+    expected = [Seen(detect.JOB_UNRECOVERED, "a/train", "u1")] if told else []
+    assert detect.unrecovered_jobs(jobs, causes, False, own, NOW) == expected
+
+
+def test_a_job_of_an_owner_that_failed_by_itself_is_the_owners_alone():
+    assert detect.unrecovered_jobs([OWNED], {"u1": Cause.APPLICATION}, False, (), NOW) == []
+
+
+def test_every_owner_is_known_once():
+    kinds = [row.kind for row in owners.OWNERS]
+    assert sorted(set(kinds)) == sorted(kinds)
+    assert {row.care for row in owners.OWNERS} <= set(settings.OWNER_CARES)
 
 
 def test_a_pod_that_is_gone_when_its_job_fails_is_remembered():

@@ -228,6 +228,8 @@ def test_a_return_remembers_whether_it_is_the_same_boot(shell: ShellLook, same: 
         ("job_launch_held", "slurm", "requeue_job", "requeue_job"),
         ("job_failed", "slurm", "report", ""),
         ("kubernetes_job_failed", "kubernetes", "rerun_kubernetes_job", "rerun_kubernetes_job"),
+        ("kubernetes_job_unrecovered", "kubernetes", "report", ""),
+        ("kubernetes_job_unrecovered", "kubernetes", "rerun_kubernetes_job", ""),
         ("requested", "slurm", "requeue_job", "requeue_job"),
         ("requested", "kubernetes", "rerun_kubernetes_job", "rerun_kubernetes_job"),
     ],

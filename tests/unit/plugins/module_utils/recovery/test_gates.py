@@ -38,6 +38,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.reservations import Reservation
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.suspects import End
 
+UNRECOVERED, RERUN = "kubernetes_job_unrecovered", "rerun_kubernetes_job"
 OUR_CORDON = NodeView("k1", unschedulable=True, ownership=Hold("7").as_text())
 LIFTED = replace(OUR_CORDON, unschedulable=False)
 NOW = 1_800_000_000.0
@@ -304,6 +305,10 @@ ROWS: list[tuple[str, Case, str]] = [
     ("owner", case(healthy(unknown={"kubernetes": "HTTP 503"})), "the node's cordon is not known: HTTP 503"),
     ("owner", case(job("CANCELLED")), "the job was cancelled"),
     ("owner", kubernetes_case(kubernetes_job(owner="CronJob/nightly")), "the Job belongs to CronJob/nightly"),
+    ("owner", kubernetes_case(kubernetes_job(owner="JobSet/s"), kind=UNRECOVERED, suggested="report"), ""),
+    ("owner", kubernetes_case(kubernetes_job(owner="JobSet/s"), kind=UNRECOVERED, suggested=RERUN), "the Job belongs"),
+    ("gone", kubernetes_case(kubernetes_job(), kind=UNRECOVERED, suggested="report"), ""),
+    ("gone", kubernetes_case(JobLook(absent=True), kind=UNRECOVERED, suggested="report"), "looked again"),
     ("owner", kubernetes_case(kubernetes_job(deleted=True)), "the Job was deleted"),
     # maintenance
     ("maintenance", case(healthy(slurm=node("IDLE", "MAINTENANCE"))), "the node is reserved or in maintenance"),
