@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import dataclass, replace
-from typing import Optional, Sequence
+from typing import Callable, Optional, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import (
     Absent,
@@ -43,6 +43,8 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.kuber
 
 _PAUSE = 1.0
 _NAMED_PODS = 5
+SlurmDrained = Callable[[Sequence[str]], frozenset[str]]
+
 _BUDGET = re.compile(r"disruption budget ([a-z0-9.-]{1,253})")
 
 
@@ -54,6 +56,7 @@ class Left:
         pod: `namespace/name`.
         why: for people.
         budget: the disruption budget that forbids its eviction at present, or the empty text.
+        slurm_node: the Slurm node that runs in it and is not drained, or the empty text.
         forbidden: the policy does not allow its eviction, so waiting does not help.
     """
 
@@ -61,6 +64,7 @@ class Left:
     why: str
     budget: str = ""
     forbidden: bool = False
+    slurm_node: str = ""
 
     def as_dict(self) -> dict[str, str]:
         """As it stands in a result."""
@@ -78,10 +82,15 @@ class DrainPass:
 
 @dataclass(frozen=True)
 class Policy:
-    """Which pods may be evicted although something of theirs is lost by it."""
+    """Which pods may be evicted although something of theirs is lost by it.
+
+    Attributes:
+        slurm_drained: Slurm nodes that are drained; a pod in which another one runs is not evicted: its jobs would end.
+    """
 
     unmanaged: bool = False
     local_data: bool = True
+    slurm_drained: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -90,7 +99,7 @@ class Selection:
 
     Attributes:
         evict: to be evicted, or under way to their end.
-        forbidden: the policy does not allow to evict them.
+        forbidden: the policy does not allow to evict them (at present, where a Slurm node runs in them).
         ignored: how many are none of a drain's business (DaemonSets, mirror pods, finished, newer than the cordon).
     """
 
@@ -117,6 +126,9 @@ def select(pods: Sequence[PodView], cordoned_at: Optional[float], policy: Policy
             forbidden.append(Left(pod.key, "no controller would make it again (unmanaged_pods)", forbidden=True))
         elif pod.deleted_at is None and pod.local_data and not policy.local_data:
             forbidden.append(Left(pod.key, "its emptyDir would be lost (local_data)", forbidden=True))
+        elif pod.deleted_at is None and pod.slurm_node and pod.slurm_node not in policy.slurm_drained:
+            why = "the Slurm node %s runs in it and is not drained" % pod.slurm_node
+            forbidden.append(Left(pod.key, why, slurm_node=pod.slurm_node))
         else:
             evict.append(pod)
     return Selection(tuple(evict), tuple(forbidden), ignored)
@@ -161,15 +173,27 @@ def _drained(cordoned: Result, drained: DrainPass, dry: bool) -> Result:
 
 
 def drain_pass(
-    client: KubernetesClient, name: str, incident: str, policy: Policy, guard: Optional[Guard] = None
+    client: KubernetesClient,
+    name: str,
+    incident: str,
+    policy: Policy,
+    guard: Optional[Guard] = None,
+    slurm_drained: SlurmDrained = lambda _names: frozenset(),
 ) -> DrainPass:
     """One pass of a drain over one node: evict what can be evicted now.
+
+    Args:
+        slurm_drained: which of some Slurm nodes are drained; asked only where the node has pods with slurmd in them.
 
     Raises:
         Conflict: the node is not cordoned for `incident` any more; nothing was evicted.
     """
     node = _held(client, name, incident)
-    selection = select(pods_on(client, name), node.cordoned_at, policy)
+    pods = pods_on(client, name)
+    in_pods = sorted({pod.slurm_node for pod in pods if pod.slurm_node})
+    if in_pods:
+        policy = replace(policy, slurm_drained=slurm_drained(in_pods))
+    selection = select(pods, node.cordoned_at, policy)
     left, pause, evicted = list(selection.forbidden), _PAUSE, 0
     for pod in selection.evict:
         if pod.deleted_at is not None:
@@ -189,7 +213,7 @@ def drain_pass(
 def forbidden(client: KubernetesClient, name: str, incident: str, policy: Policy) -> tuple[Left, ...]:
     """The pods of a node that the policy does not let go, looked at without evicting any. Raises as `drain_pass`."""
     node = _held(client, name, incident)
-    return select(pods_on(client, name), node.cordoned_at, policy).forbidden
+    return tuple(one for one in select(pods_on(client, name), node.cordoned_at, policy).forbidden if one.forbidden)
 
 
 def evict(client: KubernetesClient, pod: PodView) -> Optional[RecoveryError]:

@@ -44,6 +44,9 @@ JOB_UID_LABELS = ("batch.kubernetes.io/controller-uid", "controller-uid")
 
 _UID = re.compile(r"[A-Za-z0-9-]{1,64}\Z")
 _JOB_NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?\Z")
+# Pods in which a slurmd runs, by the operator of Slurm's makers; the label's value is the Slurm node's name.
+_SLURM_NODE_LABEL = "nodeset.slinky.slurm.net/pod-hostname"
+_SLURM_NODE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
 _NUMBER = re.compile(r"[0-9]{1,6}\Z")
 
 
@@ -134,6 +137,7 @@ class PodView:
         disrupted_at: since when.
         cause: whose fault its end or its hindrance is, None where nothing went wrong; see `causes`.
         ended_at: when its last container ended, as far as known.
+        slurm_node: the Slurm node whose slurmd runs in it; empty for all other pods.
     """
 
     namespace: str
@@ -154,6 +158,7 @@ class PodView:
     mirror: bool = False
     local_data: bool = False
     finalizers: tuple[str, ...] = ()
+    slurm_node: str = ""
 
     @property
     def key(self) -> str:
@@ -296,7 +301,15 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
         mirror=MIRROR_ANNOTATION in part(metadata, "annotations"),
         local_data=any("emptyDir" in volume for volume in items(spec, "volumes")),
         finalizers=texts(metadata, "finalizers"),
+        slurm_node=_slurm_node(metadata, labels),
     )
+
+
+def _slurm_node(metadata: Mapping[str, Any], labels: Mapping[str, Any]) -> str:
+    named = text(labels, _SLURM_NODE_LABEL)
+    if not named and text(labels, "app.kubernetes.io/name") == "slurmd":
+        named = text(metadata, "name")
+    return named if _SLURM_NODE.match(named) else ""
 
 
 def job_view(job: Mapping[str, Any]) -> JobView:

@@ -92,7 +92,7 @@ def _evicted(work: Work, tools: Tools, node: Optional[Node]) -> Outcome:
     since = remembered if isinstance(remembered, (int, float)) else tools.now()
     jobs, work = work, replace(work, deadline=since + tools.settings.kubernetes.eviction_timeout)
     pods = _evict(work, tools)
-    protected = [pod for pod in pods if pod.forbidden or pod.budget]
+    protected = [pod for pod in pods if pod.forbidden or pod.budget or pod.slurm_node]
     if protected and (over(work, tools) or any(pod.forbidden for pod in protected)):
         return failed(work, "pods of %s cannot be evicted: %s" % (work.target.name, _named(protected)))
     if pods and not over(work, tools):
@@ -150,8 +150,22 @@ def _evict(work: Work, tools: Tools) -> Sequence[drain.Left]:
     name = _cordoned(work, tools)
     if not name:
         return ()
-    passed = drain.drain_pass(tools.kubernetes, name, str(work.incident), _policy(tools), lambda: tools.guard(work))
+    passed = drain.drain_pass(
+        tools.kubernetes,
+        name,
+        str(work.incident),
+        _policy(tools),
+        lambda: tools.guard(work),
+        lambda names: _slurm_drained(tools, names),
+    )
     return passed.left
+
+
+def _slurm_drained(tools: Tools, names: Sequence[str]) -> frozenset[str]:
+    """Slurm nodes that run in pods have names of their own: an eviction is no drain of theirs."""
+    if tools.slurm is None:
+        return frozenset()
+    return frozenset(node.name for node in tools.slurm.nodes(names, missing_ok=True) if node.is_drained)
 
 
 def _named(pods: Sequence[drain.Left]) -> str:

@@ -124,6 +124,23 @@ def test_whose_fault_the_failure_of_a_job_was(reason, limit, pods, cause):
     assert job_cause(reason, limit, pods) is cause
 
 
+@pytest.mark.parametrize(
+    ("labels", "node"),
+    [
+        ({}, ""),
+        ({"nodeset.slinky.slurm.net/pod-hostname": "gpu-0"}, "gpu-0"),
+        ({"app.kubernetes.io/name": "slurmd"}, "p"),
+        ({"app.kubernetes.io/name": "slurmd", "nodeset.slinky.slurm.net/pod-hostname": "gpu-0"}, "gpu-0"),
+        ({"app.kubernetes.io/name": "slurmctld"}, ""),
+        ({"nodeset.slinky.slurm.net/pod-hostname": "-v"}, ""),
+        ({"nodeset.slinky.slurm.net/pod-hostname": 7}, ""),
+    ],
+)
+def test_the_slurm_node_that_runs_in_a_pod(labels, node):
+    pod = {"metadata": {"name": "p", "namespace": "a", "labels": labels}, "spec": {}, "status": {}}
+    assert pod_view(pod).slurm_node == node
+
+
 def job(conditions=(), metadata=None, spec=None):
     return {
         "metadata": dict({"name": "train", "namespace": "a", "uid": "u1"}, **(metadata or {})),

@@ -165,6 +165,10 @@ def pod(name="p", owner="ReplicaSet/r", **fields):
         (pod(owner=""), Policy(), "forbidden"),
         (pod(owner=""), Policy(unmanaged=True), "evict"),
         (pod(owner="", deleted_at=NOW), Policy(), "evict"),  # somebody else decided already
+        (pod(slurm_node="gpu-0"), Policy(), "forbidden"),
+        (pod(slurm_node="gpu-0"), Policy(slurm_drained=frozenset({"gpu-1"})), "forbidden"),
+        (pod(slurm_node="gpu-0"), Policy(slurm_drained=frozenset({"gpu-0"})), "evict"),
+        (pod(slurm_node="gpu-0", deleted_at=NOW), Policy(), "evict"),
         (pod(local_data=True), Policy(), "evict"),
         (pod(local_data=True), Policy(local_data=False), "forbidden"),
         (pod(owner="DaemonSet/d"), Policy(), "ignored"),

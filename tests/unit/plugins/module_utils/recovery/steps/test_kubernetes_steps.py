@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Iterator, Optional
 
 import pytest
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Unreachable
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.client import KubernetesClient
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.models import (
     NODE_ANNOTATION,
@@ -63,8 +64,8 @@ class Cluster:
         }
         self.api.put(NODE, there)
 
-    def pod(self, owner: Optional[str] = "ReplicaSet") -> None:
-        metadata: dict[str, Any] = {"creationTimestamp": "2026-11-30T10:00:00Z"}
+    def pod(self, owner: Optional[str] = "ReplicaSet", labels: Optional[dict[str, str]] = None) -> None:
+        metadata: dict[str, Any] = {"creationTimestamp": "2026-11-30T10:00:00Z", "labels": labels or {}}
         if owner:
             metadata["ownerReferences"] = [{"kind": owner, "name": "r", "uid": "u", "controller": True}]
         self.api.put(
@@ -252,6 +253,30 @@ def test_slurm_drains_first_and_pods_go_then(cluster: Cluster) -> None:
     assert (outcome.status, outcome.wait.kind) == ("waiting", "pods_gone")
     assert outcome.wait.until > time.time()
     assert len(cluster.writes) == 1
+
+
+def test_a_pod_with_a_slurm_node_in_it_waits_for_the_drain_of_that_node(cluster: Cluster) -> None:
+    cluster.pod(owner="NodeSet", labels={"nodeset.slinky.slurm.net/pod-hostname": "gpu-0"})
+    cluster.site.add("gpu-0", "ALLOCATED", "DRAIN", reason="slurm-operator: k8s node was cordoned")
+    outcome = cluster.act(drained_work(cluster))
+    assert (outcome.status, outcome.wait.kind, cluster.writes) == ("waiting", "pods_gone", [])
+    assert "the Slurm node gpu-0 runs in it and is not drained" in outcome.why
+    began = outcome.remember["evicting_since"]
+    outcome = cluster.act(drained_work(cluster, memory={"evicting_since": began - 600}))
+    assert (outcome.status, cluster.writes) == ("failed", [])
+    cluster.site.node("gpu-0", "IDLE", "DRAIN")
+    assert cluster.act(drained_work(cluster)).status == "waiting"
+    assert "POST " + EVICTION in cluster.writes[0]
+
+
+@pytest.mark.parametrize("known", ["not to Slurm", "Slurm is silent"])
+def test_a_slurm_node_in_a_pod_that_nobody_knows_is_not_drained(cluster: Cluster, known: str) -> None:
+    cluster.machine = replace(cluster.machine, slurm_name="")
+    cluster.pod(owner="NodeSet", labels={"nodeset.slinky.slurm.net/pod-hostname": "gpu-0"})
+    work = drained_work(cluster)
+    if known == "Slurm is silent":
+        cluster.site.trouble = Unreachable("slurmctld")
+    assert (cluster.act(work).status, cluster.writes) == ("waiting", [])
 
 
 def test_a_plan_that_does_not_cordon_evicts_nothing(cluster: Cluster) -> None:
