@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the event source `kubernetes` sees: nodes, Jobs and pods mirrored by watches, looked at once a second.
 
-A look judges what the mirrors hold, and asks for nothing but the events of Jobs that failed without a trace. While one
-of the mirrors does not know, nothing is known.
+A look judges what the mirrors hold, and asks for nothing but the pods of nodes that are not ready, and the events of
+Jobs that failed without a trace. While one of the mirrors does not know, nothing is known.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.kuber
     node_view,
     pod_view,
 )
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.nodes import pods_on
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.watch import Mirror
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.catalogue import JOB, NODE
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import (
@@ -43,6 +44,9 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 SOURCE = "kubernetes"
 INTERVAL = 1.0
 STUCK_GRACE = 30.0  # seconds beyond a pod's own grace period
+_OF_JOBS = {"fieldSelector": "spec.restartPolicy!=Always"}  # what a Job's pods may not have
+_LIST_EVERY = 15.0  # seconds between two lists of the pods of one lost node
+_LISTS_PER_LOOK = 5
 _TRACE_EVERY = 30.0  # seconds between two questions for the events of one Job, which may come late
 _TRACE_TIMES = 3
 _TRACES_PER_LOOK = 5
@@ -106,10 +110,12 @@ class _Eyes:
         self._asked: dict[str, tuple[int, float]] = {}  # by a Job's uid: how often, and when again
         self._nodes: Mirror[NodeView] = Mirror(client, path_of("v1", "nodes"), node_view)
         self._jobs: Mirror[JobView] = Mirror(client, path_of("batch/v1", "jobs"), job_view)
-        # of all pods only those are remembered that something is wrong with, or that are on their way out
+        # Of all pods only those are watched that a Job can have made, and only those remembered that something is wrong
+        # with: most pods of a large cluster are of DaemonSets and services, and none of them decides of a Job.
         self._pods: Mirror[PodView] = Mirror(
-            client, path_of("v1", "pods"), pod_view, keep=_worth_remembering, on_view=self._disrupted.note
+            client, path_of("v1", "pods"), pod_view, _worth_remembering, _OF_JOBS, self._disrupted.note
         )
+        self._lost = _LostPods(client)
         for mirror in (self._nodes, self._jobs, self._pods):
             mirror.start()
 
@@ -122,7 +128,7 @@ class _Eyes:
         return [
             *detect.node_faults(nodes, now, settings.kubernetes.node_grace),
             *detect.sick_nodes(nodes, settings.kubernetes.node_signs, now),
-            *detect.pod_faults(nodes, pods, now, STUCK_GRACE),
+            *detect.pod_faults(nodes, self._lost.look(nodes, now), now, STUCK_GRACE),
             *detect.job_faults(jobs, causes, everybody),
             *detect.unrecovered_jobs(jobs, causes, everybody, own, now),
         ]
@@ -146,6 +152,29 @@ class _Eyes:
         for mirror in (self._nodes, self._jobs, self._pods):
             mirror.stop()
         self._client.close()
+
+
+class _LostPods:
+    """The pods that are on their way out on nodes that are not ready: listed now and then, a few nodes at a time."""
+
+    def __init__(self, client: KubernetesClient) -> None:
+        self._client = client
+        self._known: dict[str, tuple[float, list[PodView]]] = {}  # by node: when it was listed, and what was there
+
+    def look(self, nodes: Sequence[NodeView], now: float) -> list[PodView]:
+        """What is known of them now; ask anew for those nodes that were asked for longest ago."""
+        lost = [node.name for node in nodes if detect.not_ready(node, now)]
+        self._known = {name: self._known.get(name, (-_LIST_EVERY, [])) for name in lost}
+        steady = time.monotonic()
+        due = [name for name in lost if steady - self._known[name][0] >= _LIST_EVERY]
+        for name in sorted(due, key=lambda one: self._known[one][0])[:_LISTS_PER_LOOK]:
+            pods = self._known[name][1]
+            try:
+                pods = [pod for pod in pods_on(self._client, name) if pod.deleted_at is not None]
+            except RecoveryError as exc:  # what the mirrors show counts without it
+                logging.getLogger("job_recovery.kubernetes").warning("pods of node %s: %s", name, exc)
+            self._known[name] = (steady, pods)
+        return [pod for _when, pods in self._known.values() for pod in pods]
 
 
 def events(seen: Sequence[detect.Seen], cluster: str, now: float) -> list[dict[str, Any]]:

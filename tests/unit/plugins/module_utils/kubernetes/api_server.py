@@ -148,7 +148,7 @@ class ApiServer:
             metadata["continue"] = str(start + limit)
         return {"kind": "List", "metadata": metadata, "items": found[start : start + limit]}
 
-    def events_after(self, version: int, path: str) -> list[tuple[int, str, dict]]:
+    def events_after(self, version: int, path: str, query: dict) -> list[tuple[int, str, dict]]:
         _group, namespace, resource, _name, _sub = _OBJECT.match(path).groups()
         kind = {"nodes": "Node", "jobs": "Job", "pods": "Pod"}[resource]
         with self._lock:
@@ -158,6 +158,7 @@ class ApiServer:
                 if entry[0] > version
                 and entry[2].get("kind") == kind
                 and namespace in (None, entry[2]["metadata"].get("namespace"))
+                and _selected(entry[2], query)
             ]
 
     def write(self, method: str, path: str, body: dict) -> tuple[int, dict]:
@@ -238,10 +239,11 @@ class _Handler(BaseHTTPRequestHandler):
             thing = self.api.see(path)
             return self._answer(200 if thing else 404, thing or status(404, "NotFound"))
         if query.get("watch") == "true":
-            return self._watch(path, int(query["resourceVersion"]))
+            return self._watch(path, query)
         return self._answer(200, self.api.collection(path, query))
 
-    def _watch(self, path: str, version: int) -> None:
+    def _watch(self, path: str, query: dict) -> None:
+        version = int(query["resourceVersion"])
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
@@ -252,7 +254,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self._chunk(b"")
         until = time.monotonic() + self.api.watch_seconds
         while time.monotonic() < until and not self.api.closed:
-            for event_version, kind, thing in self.api.events_after(version, path):
+            for event_version, kind, thing in self.api.events_after(version, path, query):
                 version = event_version
                 self._chunk(json.dumps({"type": kind, "object": thing}).encode() + b"\n")
             time.sleep(0.02)
@@ -282,9 +284,9 @@ def _matches(groups: tuple, group: str, namespace: str | None, resource: str) ->
 def _selected(thing: dict, query: dict) -> bool:
     for key, value in _pairs(query.get("fieldSelector")):
         found: object = thing
-        for name in key.split("."):
+        for name in key.rstrip("!").split("."):
             found = found.get(name) if isinstance(found, dict) else None
-        if found != value:
+        if (found == value) is key.endswith("!"):
             return False
     labels = thing["metadata"].get("labels", {})
     return all(labels.get(key) == value for key, value in _pairs(query.get("labelSelector")))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import threading
 import time
 
 import pytest
@@ -334,6 +335,48 @@ def test_a_job_that_lost_its_node_is_seen_although_its_pod_is_gone(api, kubeconf
     job["status"] = {"conditions": [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}]}
     api.put("/apis/batch/v1/namespaces/a/jobs/train", job)
     assert looked(sight, site(kubeconfig)) == [(detect.JOB_FAILED, [{"job": "a/train", "uid": "u1"}])]
+    sight.close()
+
+
+def put_lost_pod(api, name, node="n1", deleted=True, **spec):
+    metadata = {"deletionTimestamp": "2026-11-30T11:00:30Z"} if deleted else {}
+    body = {"kind": "Pod", "metadata": metadata, "spec": {"nodeName": node, "restartPolicy": "Always", **spec}}
+    api.put("/api/v1/namespaces/a/pods/" + name, {**body, "status": {"phase": "Running"}})
+
+
+def test_pods_that_never_end_are_looked_for_on_lost_nodes_alone(api, kubeconfig):
+    put_node(api, "Unknown")
+    put_lost_pod(api, "web-0")
+    put_lost_pod(api, "web-1", node="n2")
+    sight = KubernetesSight()
+    found = looked(sight, site(kubeconfig))
+    assert (detect.POD_STUCK, [{"node": "n1"}]) in found
+    pods = [request for request in api.requests if request.startswith("GET /api/v1/pods?")]
+    assert all("restartPolicy%21%3DAlways" in request for request in pods if "nodeName" not in request)
+    asked = [request for request in pods if "nodeName" in request]
+    assert len(asked) == 1
+    assert "nodeName%3Dn1" in asked[0]
+    looked(sight, site(kubeconfig), 0.3)
+    assert len([request for request in api.requests if "nodeName" in request]) == 1  # not with every look
+    sight.close()
+
+
+def test_a_list_of_a_lost_nodes_pods_that_fails_hinders_nothing(api, kubeconfig):
+    put_node(api, "Unknown")
+    mirrored = threading.Event()
+
+    def only_the_mirrors():
+        mirrored.set()
+
+    sight = KubernetesSight()
+    looked(sight, site(kubeconfig), 0.0)
+    deadline = time.monotonic() + 5
+    while not any("/api/v1/pods" in request and "watch" in request for request in api.requests):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    api.tell("GET", "/api/v1/pods", 500, status(500), times=100, before=only_the_mirrors)
+    assert looked(sight, site(kubeconfig)) == [(detect.NODE_NOT_READY, [{"node": "n1"}])]
+    assert mirrored.is_set()
     sight.close()
 
 
