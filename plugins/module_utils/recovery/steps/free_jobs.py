@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Mapping, Sequence
+from typing import Collection, Mapping, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import plans, waits
@@ -34,9 +34,10 @@ _MAX_ASKED = 500  # jobs whose runs are looked up at once
 class FreeJobs(Plain):
     """Jobs that were on the node when it was drained, and of a node that is off or came back those that died on it.
 
-    Only of a node that is proved off or to have another boot: its processes are dead.
-    A job that is not opted in, held, cancelled or ended is left alone. One that does not come off its nodes in time is
-    left to Slurm, which starts it itself two minutes later.
+    Only of a node that is proved off or to have another boot: its processes are dead. Of a job of several nodes all
+    others must be heard by Slurm, which then has ended the job there, or be proved off as well.
+    A job that is not opted in, held, cancelled or ended is left alone. One that does not come off its nodes in time, or
+    may still live on another silent node, is left to Slurm, which starts it itself two minutes later.
     Waits for: `job_pending`, for at most a minute.
     Proof: begin times before and after.
     """
@@ -92,16 +93,33 @@ def _died_on(works: Sequence[Work], tools: Tools) -> dict[int, set[int]]:
         return {}
     states = tools.slurm.job_states()
     pending = [job.id for job in states if job.state == "PENDING" and job.state_reason in _DELAYED][:_MAX_ASKED]
-    last: dict[int, tuple[float, tuple[str, ...]]] = {}
-    for run in tools.slurm.accounting(pending) if pending else ():
-        started = float(run.start_time or 0)
-        if run.step is None and run.nodes and started >= last.get(run.id, (0.0, ()))[0]:
-            last[run.id] = (started, run.nodes)
     found: dict[int, set[int]] = {}
-    for job, (_started, names) in last.items():
+    for job, names in _last_nodes(pending, tools).items():
         for name in set(names).intersection(nodes):
             found.setdefault(nodes[name], set()).add(job)
     return found
+
+
+def _last_nodes(jobs: Sequence[int], tools: Tools) -> dict[int, tuple[str, ...]]:
+    """By job the nodes of its last run, as far as accounting knows one."""
+    last: dict[int, tuple[float, tuple[str, ...]]] = {}
+    for run in tools.slurm.accounting(jobs) if jobs else ():
+        started = float(run.start_time or 0)
+        if run.step is None and run.nodes and started >= last.get(run.id, (0.0, ()))[0]:
+            last[run.id] = (started, run.nodes)
+    return {job: names for job, (_started, names) in last.items()}
+
+
+def _may_live_on(jobs: Sequence[int], dead: Collection[str], tools: Tools) -> dict[int, str]:
+    """By job a node of its last run that is silent and not one of those whose processes are known to be dead.
+
+    Slurm ends a job on the nodes that it hears; on one that is only cut off, its processes go on.
+    """
+    others = {job: sorted(set(names).difference(dead)) for job, names in _last_nodes(jobs, tools).items()}
+    asked = sorted({name for names in others.values() for name in names})
+    heard = {node.name for node in tools.slurm.nodes(asked, missing_ok=True) if node.responding} if asked else set()
+    silent = {job: [name for name in names if name not in heard] for job, names in others.items()}
+    return {job: names[0] for job, names in silent.items() if names}
 
 
 class _Freeing:
@@ -152,6 +170,10 @@ class _Freeing:
             return
         works, _seconds = self._answers.guarded()
         allowed = ready & set().union(*map(self._of, works))
+        dead = {slurm_name(work, self._tools) for work in works}
+        for job, node in _may_live_on(sorted(allowed), dead, self._tools).items():
+            allowed.discard(job)
+            self._freed[job] = "left to Slurm: it ran on %s too, which is silent and not proved off" % node
         if allowed:
             change = job_state.Change(self._tools.slurm, "released", {})
             for result in change.bring(sorted(map(str, allowed)), False):

@@ -718,6 +718,7 @@ def test_jobs_of_a_node_that_may_still_run_them_are_not_hurried(site: Site, memo
 
 @pytest.mark.parametrize("plan", ["return_node", "reboot_by_power"])
 def test_jobs_that_died_on_a_node_that_is_off_or_came_back(site: Site, plan: str) -> None:
+    site.add("node2")
     for number, reason in ((1, "BeginTime"), (2, None), (3, "Priority"), (4, "BeginTime")):
         site.job(number, "PENDING", begin_time=soon(), state_reason=reason)
     site.runs = [
@@ -729,6 +730,37 @@ def test_jobs_that_died_on_a_node_that_is_off_or_came_back(site: Site, plan: str
     ]
     outcome = site.act_one(free_work(site, (), plan, same_boot=False))
     assert outcome.proof == {"jobs": {"1": "begins now", "2": "begins now"}}
+
+
+@pytest.mark.parametrize(
+    ("base", "flags", "freed"),
+    [
+        ("IDLE", (), True),
+        ("DOWN", (), True),  # it is heard: Slurm has ended the job there
+        ("IDLE", ("NOT_RESPONDING",), False),
+        ("DOWN", ("NOT_RESPONDING",), False),
+    ],
+)
+def test_a_job_that_may_live_on_another_silent_node_is_not_hurried(
+    site: Site, base: str, flags: tuple[str, ...], freed: bool
+) -> None:
+    site.add("node2", base, *flags)
+    site.job(1, "PENDING", begin_time=soon())
+    site.runs = [AccountingRecord(1, "NODE_FAIL", nodes=("node1", "node2"), start_time=50)]
+    outcome = site.act_one(free_work(site, (1,)))
+    assert outcome.status == "done"
+    assert outcome.proof["jobs"]["1"].startswith("begins now" if freed else "left to Slurm: it ran on node2 too")
+    assert site.writes == ([("start", "1")] if freed else [])
+
+
+def test_a_job_of_two_nodes_that_are_both_proved_off_is_hurried(site: Site) -> None:
+    other = site.add("node2", "DOWN", "NOT_RESPONDING")
+    site.job(1, "PENDING", begin_time=soon())
+    site.runs = [AccountingRecord(1, "NODE_FAIL", nodes=("node1", "node2"), start_time=50)]
+    second = work_of("free_jobs", other, memory={**PROVED_OFF, "jobs": []}, incident=8)
+    outcomes = site.act(free_work(site, (1,)), second)
+    assert [outcome.status for outcome in outcomes] == ["done", "done"]
+    assert site.writes == [("start", "1")]
 
 
 def test_a_lost_claim_frees_nothing(site: Site) -> None:
