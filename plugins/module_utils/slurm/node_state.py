@@ -292,9 +292,11 @@ class Change:
             return Outcome(name, REFUSED, "owner_%s" % owner, _show(before), _show(after), changed)
         verdict = judge_after(self._request, after)
         why = verdict.why
-        if verdict.status == FAILED and self.error is not None:
-            why = self.error.fields.get("cause") or why
-        return Outcome(name, verdict.status, why, _show(before), _show(after), changed)
+        status = verdict.status
+        if self.error is not None and (status == FAILED or (status == REFUSED and not changed)):
+            # a write that failed, or is still on its way: nobody else has touched the node
+            status, why = FAILED, self.error.fields.get("cause") or why
+        return Outcome(name, status, why, _show(before), _show(after), changed)
 
     def _put_back(self, names: Sequence[str], after: Mapping[str, Node], started: int) -> dict[str, str]:
         """Drain again, with their own reasons, nodes that somebody drained while we gave them back.

@@ -231,6 +231,14 @@ def test_slurm_refuses_the_write(fake: Any, refusal: str, error: type[RecoveryEr
     assert caught.value.fields["results"][0]["why"] == why
 
 
+@pytest.mark.parametrize(("present", "reason"), [("IDLE", None), ("DOWN", "Not responding")])
+def test_slurm_did_not_take_a_drain(fake: Any, present: str, reason: Any) -> None:
+    """The node is as it was: that is no wish of somebody else, and the write may be tried again."""
+    fake.world({"nodes": {"n1": entry(present, reason)}, "refuse_update": "Unable to contact slurm controller"})
+    params = {"names": ["n1"], "state": "drained", "reason": NEWER}
+    assert brief(change(fake, **params)) == {"n1": ("failed", "unreachable", False)}
+
+
 def test_resume_that_somebody_else_did_first(fake: Any) -> None:
     fake.world({"nodes": {"n1": entry("DOWN+DRAIN", OURS)}, "refuse_update": "Invalid node state specified",
                 "hooks": {"before RESUME": {"nodes": {"n1": entry("IDLE")}}}})
