@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+ROLE = "mission_control.job_recovery.node_agent"
 CHROOT = """#!/bin/sh
 test "$2" = /usr/bin/python3 || { echo "unknown arguments: $*" >&2; exit 97; }
 test -e "$1/usr/bin/python3" || { echo "chroot: failed to run command '$2': No such file or directory" >&2; exit 127; }
@@ -52,7 +53,8 @@ def site(tmp_path: pathlib.Path) -> pathlib.Path:
     (tmp_path / "hosts.json").write_text(json.dumps({"all": {"children": {"controller": {"hosts": {"head1": {
         "ansible_connection": "local", "ansible_python_interpreter": sys.executable}}}}}}))
     (tmp_path / "play.json").write_text(json.dumps([{"hosts": "controller", "gather_facts": False, "tasks": [
-        {"ansible.builtin.import_role": {"name": "mission_control.job_recovery.node_agent", "tasks_from": "image.yml"}},
+        {"ansible.builtin.import_role": {"name": ROLE, "tasks_from": "image.yml"}, "tags": ["install"]},
+        {"ansible.builtin.import_role": {"name": ROLE, "tasks_from": "remove_images.yml"}, "tags": ["remove", "never"]},
     ]}]))
     return tmp_path
 
@@ -90,6 +92,14 @@ def test_an_image_gets_what_a_node_has_and_a_second_time_changes_nothing(site: p
     again = play(site, job_recovery_etc=etc)
     assert again.returncode == 0, again.stdout + again.stderr
     assert "changed=0" in again.stdout
+
+    (image / "root/.ssh/authorized_keys").write_text("ssh-ed25519 BBBB alice@c\n" + keys)
+    (image / etc.lstrip("/") / "node.json.kept").touch()
+    before = {path for path in image.rglob("*") if "job-recovery" not in str(path) and path.name != "node.json"}
+    removed = play(site, "--tags", "remove", job_recovery_etc=etc)
+    assert removed.returncode == 0, removed.stdout + removed.stderr
+    assert (image / "root/.ssh/authorized_keys").read_text() == "ssh-ed25519 BBBB alice@c\n"
+    assert set(image.rglob("*")) == before
 
 
 @pytest.mark.parametrize(("file", "text", "said"), [
