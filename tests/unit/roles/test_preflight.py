@@ -34,7 +34,12 @@ def test_without_a_head_node_there_is_a_table_all_the_same(tmp_path: pathlib.Pat
     }
     with ChartRepository() as charts:
         charts.ingress = ("$oauthtoken", "nvapi-secret")
-        told = {"job_recovery_chart_repository": charts.address + "/", "job_recovery_registry_password": "nvapi-secret"}
+        charts.put("tool", "1.0.0", b"archive")
+        releases = [{"name": "t", "namespace": "t", "chart": "tool", "repository": charts.address, "version": "1.0.0"},
+                    {"name": "j", "namespace": "j", "chart": "{{ charts_folder }}/job-recovery"}]
+        told = {"job_recovery_chart_repository": charts.address + "/", "job_recovery_registry_password": "nvapi-secret",
+                "charts_releases": releases, "job_recovery_kubernetes": True, "job_recovery_namespaces": ["default"],
+                "job_recovery_kubernetes_admin_kubeconfig": str(tmp_path / "nowhere")}
         ended = preflight(tmp_path, {**variables, **told})
     assert ended.returncode != 0, ended.stdout
     checks = {check["id"]: check for check in json.loads(report.read_text())["checks"]}
@@ -44,6 +49,7 @@ def test_without_a_head_node_there_is_a_table_all_the_same(tmp_path: pathlib.Pat
         ("head_reachable", "failed"), ("head_node_memory", "unknown"), ("slurm_reachable", "unknown"),
         ("identity_names", "unknown"), ("database_login", "unknown"), ("active_head", "unknown"),
         ("node_memory", "passed"), ("nodes_root", "passed"), ("chart_repositories", "passed"),
+        ("registry_charts", "passed"), ("prometheus_operator", "unknown"),
     ):
         assert statuses[name] == status, (name, checks[name])
     # the table is shown as lines, the head node before all else
