@@ -70,7 +70,13 @@ def decide(case: Case) -> Decision:
 
 
 def after_failure(
-    plan: str, step: str, why: str, has_bmc: bool, reboots_left: bool, heard: Optional[bool] = None
+    plan: str,
+    step: str,
+    why: str,
+    has_bmc: bool,
+    reboots_left: bool,
+    heard: Optional[bool] = None,
+    gone: bool = False,
 ) -> Decision:
     """The next way after a failed step; an empty plan means that a person is needed.
 
@@ -81,6 +87,7 @@ def after_failure(
         has_bmc: the node has a BMC.
         reboots_left: the node may be rebooted (not yet within the reboot window).
         heard: for a fence that found its node alive for the first time, whether its scheduler hears it; else None.
+        gone: for a node whose pods may not go, whether its fault is not there any more.
     """
     if plan == "restart_daemon":
         if reboots_left:
@@ -88,6 +95,8 @@ def after_failure(
         return Decision("quarantine_node", "the daemon could not be restarted (%s), no reboot is left" % why)
     if plan == "reboot_over_ssh" and step in (plans.REBOOT, plans.AWAIT_BOOT) and has_bmc:
         return Decision("reboot_by_power", "the reboot over SSH failed (%s)" % why)
+    if plan == "reboot_over_ssh" and step == plans.AWAIT_DRAINED and gone:
+        return Decision("return_node", "it is not rebooted: %s; and the fault is gone" % why)
     if plan == "reboot_by_power" and step == plans.FENCE and heard is not None:
         if heard or not reboots_left:
             return Decision("return_node", "it is not powered off: %s" % why)

@@ -340,6 +340,7 @@ class Frame:
             bool(machine and machine.bmc_url),
             not reboots,
             None if incident.memory.get(plans.ANSWERS_AGAIN) else outcome.proof.get(plans.ANSWERS_AGAIN),
+            outcome.proof.get(plans.FAULT_GONE) is True,
         )
         if not chosen.plan:
             return changes.escalate(chosen.why, memory)

@@ -64,6 +64,8 @@ ORDER: tuple[str, ...] = (
 BY_PROBES = "by_probes"
 # In the proof of a fence that failed: the node is not silent any more. True: Slurm hears it, too.
 ANSWERS_AGAIN = "answers_again"
+# In the proof of a wait for pods that failed: looked again, and the fault is not there any more.
+FAULT_GONE = "fault_gone"
 
 # In the memory of an incident that was given up: somebody else has its node.
 TAKEN_OVER = "taken_over"

@@ -10,8 +10,16 @@ from typing import Optional, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import drain
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import nodes as kubernetes_nodes
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.reading import printable
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import observe, plans, waits
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import (
+    observe,
+    plans,
+    present,
+    waits,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import KUBERNETES
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.looks import NodeLook
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import NOW
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Outcome, Tools, Work
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.common import (
@@ -46,6 +54,7 @@ class AwaitDrained(Plain):
     only is left of ended jobs (COMPLETING) does not, as a reboot is what ends that. When the pods' time is over
     (eviction_timeout): pods that a disruption budget or their kind protects make the step fail, by name; pods that are
     only still ending do not.
+    Where pods may not go and the fault is gone meanwhile, the proof says so, and the node is given back.
     A node that is not cordoned for this incident any more makes the step fail, and nothing is evicted.
     Remembers: since when pods are evicted.
     Proof: Slurm says drained, no pod of the node is left.
@@ -78,7 +87,7 @@ def _drained(work: Work, tools: Tools, node: Optional[Node]) -> Outcome:
     ):
         never = _never_evicted(work, tools)
         if never:
-            return failed(work, "pods of %s cannot be evicted: %s" % (work.target.name, _named(never)))
+            return _held_up(work, tools, never)
         until = tools.now() + (_JOBS_AGAIN if node.runs_jobs else _LOOK_AGAIN)
         why = "jobs of %s are still running, and are waited for (%s)" % (name, tools.settings.limits.drain_policy)
         return waiting(work, why, waits.NODE_DRAINED, {"node": name}, until)
@@ -94,7 +103,7 @@ def _evicted(work: Work, tools: Tools, node: Optional[Node]) -> Outcome:
     pods = _evict(work, tools)
     protected = [pod for pod in pods if pod.forbidden or pod.budget or pod.slurm_node]
     if protected and (over(work, tools) or any(pod.forbidden for pod in protected)):
-        return failed(work, "pods of %s cannot be evicted: %s" % (work.target.name, _named(protected)))
+        return _held_up(work, tools, protected)
     if pods and not over(work, tools):
         args = {"pods": [pod.pod for pod in pods]}
         why = "pods are still on %s: %s" % (work.target.name, _named(pods))
@@ -104,6 +113,15 @@ def _evicted(work: Work, tools: Tools, node: Optional[Node]) -> Outcome:
     why = late + "the repair goes on with jobs or pods left" if busy or pods else ""
     proof = {"state": node.state if node is not None else "", "pods_left": [pod.pod for pod in pods][:_NAMED]}
     return done(work, why, proof=proof)
+
+
+def _held_up(work: Work, tools: Tools, pods: Sequence[drain.Left]) -> Outcome:
+    """Its pods may not go. Where the fault is gone meanwhile, the node is given back and not left to a person."""
+    node = kubernetes_nodes.read_node(tools.kubernetes, kubernetes_name(work, tools))
+    signs = tools.settings.kubernetes.node_signs
+    state = present.state_of(work.fault_kind, KUBERNETES, NodeLook(kubernetes=node), signs)
+    gone = {plans.FAULT_GONE: True} if state.known and not state.there else {}
+    return failed(work, "pods of %s cannot be evicted: %s" % (work.target.name, _named(pods)), gone)
 
 
 def _may_be_cut(work: Work, tools: Tools, node: Node) -> bool:

@@ -325,6 +325,19 @@ def test_after_a_failure(plan: str, step: str, has_bmc: bool, reboots_left: bool
 
 
 @pytest.mark.parametrize(
+    ("plan", "step", "gone", "following"),
+    [
+        ("reboot_over_ssh", "await_drained", True, "return_node"),
+        ("reboot_over_ssh", "await_drained", False, ""),
+        ("clean_spool", "await_drained", True, ""),
+        ("reboot_over_ssh", "verify", True, ""),
+    ],
+)
+def test_a_node_whose_pods_may_not_go_and_whose_fault_is_gone(plan: str, step: str, gone: bool, following: str) -> None:
+    assert decide.after_failure(plan, step, "budget web", True, True, None, gone).plan == following
+
+
+@pytest.mark.parametrize(
     ("plan", "done", "first"),
     [
         ("reboot_by_power", {}, "drain"),

@@ -383,6 +383,18 @@ def test_the_next_way_after_a_failure(engine: Engine, store: Store) -> None:
     assert (closed.state, closed.round) == ("closed", 1)
 
 
+@pytest.mark.parametrize(("gone", "state"), [(True, "closed"), (False, "escalated")])
+def test_a_node_whose_pods_may_not_go(engine: Engine, store: Store, gone: bool, state: str) -> None:
+    engine.world.state("node1", "DOWN", "NOT_RESPONDING", reason="Not responding")
+    claimed = engine.claim(fault_of("node1"))
+    proof = {plans.FAULT_GONE: True} if gone else {}
+    held_up = {"await_drained": lambda work, tools: Outcome(work.incident, FAILED, "budget web", proof=proof)}
+    steps = engine.run(claimed, held_up)
+    found = store.incidents.get(claimed["incidents"][0]["incident"])
+    assert found is not None
+    assert (found.state, bool(steps["reboot"].acted)) == (state, False)
+
+
 def test_a_node_is_rebooted_once_in_the_window(engine: Engine, store: Store) -> None:
     engine.world.freeze("node1")
     engine.run(engine.claim(fault_of("node1")))

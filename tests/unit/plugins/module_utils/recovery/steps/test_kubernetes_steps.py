@@ -17,6 +17,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.kuber
     NODE_ANNOTATION,
     OUT_OF_SERVICE,
 )
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import plans
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import NodeSign
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Outcome, Work
 from ansible_collections.mission_control.job_recovery.tests.unit.plugins.module_utils.kubernetes import (
@@ -217,6 +218,29 @@ def test_a_disruption_budget_holds(cluster: Cluster) -> None:
     assert outcome.status == "failed"
     assert "a/p1" in outcome.why
     assert "keep" in outcome.why
+
+
+@pytest.mark.parametrize("jobs", ["IDLE", "ALLOCATED"])
+@pytest.mark.parametrize(
+    ("ready", "kind", "gone"),
+    [
+        ("True", "kubernetes_node_not_ready", True),
+        ("Unknown", "kubernetes_node_not_ready", False),
+        ("True", "kubernetes_node_condition", True),
+        ("Unknown", "kubernetes_node_condition", False),  # nobody can tell
+        ("True", "node_not_responding", False),  # Slurm's to say
+        ("True", "gpu_fault", False),  # no state that could end
+        ("True", "requested", False),
+    ],
+)
+def test_a_drain_that_is_held_up_says_whether_the_fault_is_gone(
+    cluster: Cluster, jobs: str, ready: str, kind: str, gone: bool
+) -> None:
+    cluster.pod(owner=None)
+    cluster.site.node("node1", jobs, "DRAIN", reason="x")
+    cluster.ready(ready)
+    outcome = cluster.act(drained_work(cluster, fault_kind=kind))
+    assert (outcome.status, outcome.proof.get(plans.FAULT_GONE, False)) == ("failed", gone)
 
 
 def test_a_pod_that_nobody_would_make_again_is_not_evicted(cluster: Cluster) -> None:
