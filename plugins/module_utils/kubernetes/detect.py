@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import Iterable, Mapping, Sequence
+from typing import Collection, Iterable, Mapping, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Unreadable
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import owners, signs
@@ -35,6 +35,7 @@ NODE_CONDITION = "kubernetes_node_condition"
 JOB_FAILED = "kubernetes_job_failed"
 JOB_UNRECOVERED = "kubernetes_job_unrecovered"
 POD_STUCK = "pod_stuck_terminating"
+POD_CREATING = "pod_stuck_creating"
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,20 @@ def pod_faults(nodes: Iterable[NodeView], pods: Sequence[PodView], now: float, g
     lost = {node.name: node for node in nodes if not_ready(node, now) and standing(node) is not Standing.OURS}
     names = dict.fromkeys(pod.node for pod in stuck_terminating(pods, now, grace) if pod.node in lost)
     return [Seen(POD_STUCK, name, episode=str(lost[name].ready_since or "")) for name in names]
+
+
+def nodes_without_sandboxes(nodes: Iterable[NodeView], proved: Collection[str], remediation: str) -> list[Seen]:
+    """Nodes that make no sandboxes for pods of several owners.
+
+    Args:
+        proved: names of nodes for which the kubelet's events say so.
+        remediation: what the site does about it.
+    """
+    return [
+        Seen(POD_CREATING, node.name, suggested=remediation)
+        for node in nodes
+        if node.name in proved and node.ready == "True" and standing(node) is not Standing.OURS
+    ]
 
 
 def job_faults(jobs: Sequence[JobView], causes: Mapping[str, Cause], everybody: bool) -> list[Seen]:

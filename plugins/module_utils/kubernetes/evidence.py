@@ -40,7 +40,7 @@ def disrupted_pods(client: KubernetesClient, job: JobView) -> list[PodView]:
     """
     for name in _pods_made(client, job):
         for event in _events(client, job.namespace, "involvedObject.kind=Pod,involvedObject.name=%s" % name):
-            if (_reporter(event), reading.text(event, "reason")) in _DISRUPTIONS:
+            if (reading.reporter(event), reading.text(event, "reason")) in _DISRUPTIONS:
                 seen_at = reading.epoch(event.get("lastTimestamp")) or reading.epoch(event.get("eventTime"))
                 return [
                     PodView(
@@ -52,14 +52,10 @@ def disrupted_pods(client: KubernetesClient, job: JobView) -> list[PodView]:
 
 def _pods_made(client: KubernetesClient, job: JobView) -> list[str]:
     events = _events(client, job.namespace, "involvedObject.uid=%s,reason=SuccessfulCreate" % job.uid)
-    messages = [reading.text(event, "message") for event in events if _reporter(event) == "job-controller"]
+    messages = [reading.text(event, "message") for event in events if reading.reporter(event) == "job-controller"]
     names = [message[len(_CREATED) :] for message in messages if message.startswith(_CREATED)]
     return [name for name in names if name.startswith(job.name)][-_MOST_PODS:]
 
 
 def _events(client: KubernetesClient, namespace: str, selector: str) -> Iterator[Mapping[str, Any]]:
     return iter(client.list(path_of("v1", "events", namespace), {"fieldSelector": selector}).items)
-
-
-def _reporter(event: Mapping[str, Any]) -> str:
-    return reading.text(event, "reportingComponent") or reading.text(reading.part(event, "source"), "component")

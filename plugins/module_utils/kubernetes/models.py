@@ -138,6 +138,8 @@ class PodView:
         cause: whose fault its end or its hindrance is, None where nothing went wrong; see `causes`.
         ended_at: when its last container ended, as far as known.
         slurm_node: the Slurm node whose slurmd runs in it; empty for all other pods.
+        creating_since: since when it is bound to its node and has no sandbox there; None where it has one, or nobody
+            can tell (kubelets before 1.29 do not say).
     """
 
     namespace: str
@@ -159,6 +161,7 @@ class PodView:
     local_data: bool = False
     finalizers: tuple[str, ...] = ()
     slurm_node: str = ""
+    creating_since: Optional[float] = None
 
     @property
     def key(self) -> str:
@@ -302,7 +305,16 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
         local_data=any("emptyDir" in volume for volume in items(spec, "volumes")),
         finalizers=texts(metadata, "finalizers"),
         slurm_node=_slurm_node(metadata, labels),
+        creating_since=_creating_since(metadata, status),
     )
+
+
+def _creating_since(metadata: Mapping[str, Any], status: Mapping[str, Any]) -> Optional[float]:
+    sandbox = condition(status, "PodReadyToStartContainers")
+    if metadata.get("deletionTimestamp") or text(status, "phase") != "Pending" or sandbox.get("status") != "False":
+        return None
+    bound = condition(status, "PodScheduled")
+    return epoch(bound.get("lastTransitionTime")) if bound.get("status") == "True" else None
 
 
 def _slurm_node(metadata: Mapping[str, Any], labels: Mapping[str, Any]) -> str:

@@ -61,6 +61,11 @@ def owner_text(owner: Mapping[str, Any]) -> str:
     return "%s/%s" % (text(owner, "kind"), text(owner, "name")) if owner else ""
 
 
+def reporter(event: Mapping[str, Any]) -> str:
+    """Who reported an Event."""
+    return text(event, "reportingComponent") or text(part(event, "source"), "component")
+
+
 def epoch(value: Any) -> Optional[float]:
     """Seconds since the epoch of the API's time text (`2026-11-30T11:07:00Z`, with or without fractions), or None."""
     if not isinstance(value, str):

@@ -4,7 +4,8 @@
 """What the event source `kubernetes` sees: nodes, Jobs and pods mirrored by watches, looked at once a second.
 
 A look judges what the mirrors hold, and asks for nothing but the pods of nodes that are not ready, and the events of
-Jobs that failed without a trace. While one of the mirrors does not know, nothing is known.
+Jobs that failed without a trace and of pods that do not start. While one of the mirrors does not know, nothing is
+known.
 """
 
 from __future__ import annotations
@@ -14,7 +15,12 @@ import time
 from typing import Any, Callable, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import detect, evidence, owners
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import (
+    creating,
+    detect,
+    evidence,
+    owners,
+)
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.causes import Cause
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.client import (
     KubernetesClient,
@@ -116,6 +122,7 @@ class _Eyes:
             client, path_of("v1", "pods"), pod_view, _worth_remembering, _OF_JOBS, self._disrupted.note
         )
         self._lost = _LostPods(client)
+        self._creating = _Creating(client)
         for mirror in (self._nodes, self._jobs, self._pods):
             mirror.start()
 
@@ -129,6 +136,9 @@ class _Eyes:
             *detect.node_faults(nodes, now, settings.kubernetes.node_grace),
             *detect.sick_nodes(nodes, settings.kubernetes.node_signs, now),
             *detect.pod_faults(nodes, self._lost.look(nodes, now), now, STUCK_GRACE),
+            *detect.nodes_without_sandboxes(
+                nodes, self._creating.look(pods, now, settings.kubernetes.creating_grace), settings.kubernetes.creating
+            ),
             *detect.job_faults(jobs, causes, everybody),
             *detect.unrecovered_jobs(jobs, causes, everybody, own, now),
         ]
@@ -177,6 +187,29 @@ class _LostPods:
         return [pod for _when, pods in self._known.values() for pod in pods]
 
 
+class _Creating:
+    """Nodes that make no sandboxes: judged by the events of their pods, now and then, a few nodes at a time."""
+
+    def __init__(self, client: KubernetesClient) -> None:
+        self._client = client
+        self._known: dict[str, tuple[float, bool]] = {}  # by node: when it was asked for, and what was found
+
+    def look(self, pods: Sequence[PodView], now: float, grace: float) -> set[str]:
+        """The names of those for which it is proved."""
+        candidates = creating.candidates(pods, now, grace)
+        self._known = {name: self._known.get(name, (-_LIST_EVERY, False)) for name in candidates}
+        steady = time.monotonic()
+        due = [name for name in candidates if steady - self._known[name][0] >= _LIST_EVERY]
+        for name in sorted(due, key=lambda one: self._known[one][0])[:_LISTS_PER_LOOK]:
+            proved = False
+            try:
+                proved = creating.no_sandbox(self._client, candidates[name]) >= creating.ENOUGH
+            except RecoveryError as exc:  # what the mirrors show counts without it
+                logging.getLogger("job_recovery.kubernetes").warning("events of pods of node %s: %s", name, exc)
+            self._known[name] = (steady, proved)
+        return {name for name, (_when, proved) in self._known.items() if proved}
+
+
 def events(seen: Sequence[detect.Seen], cluster: str, now: float) -> list[dict[str, Any]]:
     """One event for each kind and remediation, with all its targets. No name that is no identifier gets into one."""
     alike: dict[tuple[str, str], list[Target]] = {}
@@ -192,4 +225,4 @@ def events(seen: Sequence[detect.Seen], cluster: str, now: float) -> list[dict[s
 
 
 def _worth_remembering(pod: PodView) -> bool:
-    return pod.cause is not None or pod.deleted_at is not None
+    return pod.cause is not None or pod.deleted_at is not None or pod.creating_since is not None

@@ -301,6 +301,7 @@ _NODE_DECISIONS: dict[str, Callable[[Case], Decision]] = {
     "kernel_fault": _drained,
     "kubernetes_node_not_ready": _kubernetes_not_ready,
     "pod_stuck_terminating": _kubernetes_not_ready,
+    "pod_stuck_creating": _report,  # unless the site says otherwise
     "kubernetes_node_condition": _report,  # unless the site's list says otherwise
     # what a person or a site may ask for instead
     "restart_daemon": _restart,

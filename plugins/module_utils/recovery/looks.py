@@ -67,7 +67,8 @@ class NodeLook:
     """A node.
 
     Attributes:
-        stuck_pods: the number of pods that are Terminating past their time, None where nobody looked.
+        stuck_pods: the number of pods that are Terminating past their time, or, for a fault of that kind, of owners
+            whose pods get no sandbox; None where nobody looked.
         reservations: Slurm's that have the node, active and to come; None where nobody looked.
         stuck_jobs: ids of jobs that are COMPLETING on it past their time, None where nobody looked.
         failures: the last runs of jobs on it that failed in a row, oldest first, None where nobody looked.

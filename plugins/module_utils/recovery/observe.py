@@ -19,6 +19,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.error
     RecoveryError,
     Unreadable,
 )
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import creating
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import jobs as kubernetes_jobs
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import nodes as kubernetes_nodes
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.models import job_view
@@ -88,12 +89,12 @@ def look_at_nodes(
     """
     known = {target: machine for target, machine in machines.items() if machine is not None}
     named = {kind: sorted(known[each].slurm_name for each in known if kinds[each] == kind) for kind in _BY_JOBS}
-    stuck = {known[target].kubernetes_name for target in known if kinds[target] == "pod_stuck_terminating"}
+    stuck = {known[target].kubernetes_name: kinds[target] for target in known if kinds[target] in _STUCK_PODS}
     likely = [known[target] for target in known if kinds[target] in _LIKELY_SILENT]
     with ThreadPoolExecutor(6) as pool:
         slurm = pool.submit(_slurm_nodes, tools, [machine.slurm_name for machine in known.values()])
         views = pool.submit(_kubernetes_nodes, tools, [machine.kubernetes_name for machine in known.values()])
-        pods = pool.submit(_stuck_pods, tools, sorted(stuck))
+        pods = pool.submit(_count_pods, tools, stuck)
         reserved = pool.submit(_reservations, tools, [machine.slurm_name for machine in known.values()], full)
         jobs = pool.submit(_jobs_of_nodes, tools, named, past(named[_SUSPECT]) if named[_SUSPECT] else {})
         power = pool.submit(_power, tools, likely if full else [])
@@ -310,15 +311,26 @@ def _kubernetes_nodes(tools: Tools, names: Sequence[str]) -> Parts:
     return read_each(wanted, lambda name: kubernetes_nodes.read_node(tools.kubernetes, name), _KUBERNETES_WORKERS)
 
 
-def _stuck_pods(tools: Tools, names: Sequence[str]) -> Parts:
-    if not names or tools.kubernetes is None:
+def _count_pods(tools: Tools, wanted: Mapping[str, str]) -> Parts:
+    """By node its stuck pods; `wanted` says by node which kind of fault it is about."""
+    if not wanted or tools.kubernetes is None:
         return {}
+    return read_each(sorted(wanted), lambda name: _STUCK_PODS[wanted[name]](tools, name), _KUBERNETES_WORKERS)
 
-    def count(name: str) -> int:
-        pods = kubernetes_nodes.pods_on(tools.kubernetes, name)
-        return len(kubernetes_nodes.stuck_terminating(pods, time.time(), _STUCK_GRACE))
 
-    return read_each(names, count, _KUBERNETES_WORKERS)
+def _terminating(tools: Tools, name: str) -> int:
+    pods = kubernetes_nodes.pods_on(tools.kubernetes, name)
+    return len(kubernetes_nodes.stuck_terminating(pods, time.time(), _STUCK_GRACE))
+
+
+def _without_sandbox(tools: Tools, name: str) -> int:
+    return creating.on_node(tools.kubernetes, name, time.time(), tools.settings.kubernetes.creating_grace)
+
+
+_STUCK_PODS: dict[str, Callable[[Tools, str], int]] = {
+    "pod_stuck_terminating": _terminating,
+    "pod_stuck_creating": _without_sandbox,
+}
 
 
 def _kubernetes_job(tools: Tools, name: str) -> JobLook:

@@ -188,6 +188,7 @@ _NODE_RULES: dict[str, Callable[[NodeLook], Presence]] = {
     "reboot_failed": _by_slurm("reboot_failed"),
     "kubernetes_node_not_ready": _kubernetes_not_ready,
     "pod_stuck_terminating": _pods_stuck,
+    "pod_stuck_creating": _pods_stuck,
     "job_stuck_completing": _jobs_stuck,
     "node_suspect": _suspect,
 }

@@ -127,6 +127,8 @@ class KubernetesSettings:
     unmanaged_pods: str = "refuse"  # or evict: pods that no controller makes again
     local_data: str = "evict"  # or refuse: pods with an emptyDir
     node_signs: tuple[NodeSign, ...] = ()  # the first that a node shows counts
+    creating: str = REPORT  # of `SIGN_REMEDIATIONS`: for nodes that make no sandboxes for pods
+    creating_grace: float = 300.0  # seconds that a pod may wait for its sandbox
     owners: tuple[JobOwner, ...] = ()  # of Jobs; come before those of `kubernetes.owners`
 
 
@@ -286,6 +288,7 @@ def _one_of(name: str, value: str, allowed: Sequence[str]) -> None:
 def _check_kubernetes(chosen: KubernetesSettings) -> None:
     for name in ("unmanaged_pods", "local_data"):
         _one_of("kubernetes.%s" % name, getattr(chosen, name), ("refuse", "evict"))
+    _one_of("kubernetes.creating", chosen.creating, SIGN_REMEDIATIONS)
     for sign in chosen.node_signs:
         _check_sign(sign)
     for row in chosen.owners:

@@ -34,6 +34,9 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 from ansible_collections.mission_control.job_recovery.tests.unit.plugins.module_utils.kubernetes.api_server import (
     status,
 )
+from ansible_collections.mission_control.job_recovery.tests.unit.plugins.module_utils.kubernetes.test_kubernetes_creating import (  # noqa: E501
+    put_pod,
+)
 
 NOW = 1796036820.0
 OURS = {"unschedulable": True, "ownership": Hold("7", False, NOW).as_text(), "cordon_managers": (FIELD_MANAGER,)}
@@ -358,6 +361,29 @@ def test_pods_that_never_end_are_looked_for_on_lost_nodes_alone(api, kubeconfig)
     assert "nodeName%3Dn1" in asked[0]
     looked(sight, site(kubeconfig), 0.3)
     assert len([request for request in api.requests if "nodeName" in request]) == 1  # not with every look
+    sight.close()
+
+
+@pytest.mark.parametrize(
+    ("ready", "message", "events_of", "told"),
+    [
+        ("True", "failed to setup network for sandbox", 200, True),
+        ("True", "failed to pull image for the sandbox", 200, False),
+        ("True", "failed to setup network for sandbox", 403, False),
+        ("Unknown", "failed to setup network for sandbox", 200, False),  # the whole node is silent
+    ],
+)
+def test_a_node_that_makes_no_sandboxes_is_told_of(api, kubeconfig, ready, message, events_of, told):
+    put_node(api, ready)
+    for name, owner in (("p", "u1"), ("q", "u2")):
+        put_pod(api, name, owner, message)
+    if events_of != 200:
+        api.tell("GET", "/api/v1/namespaces/a/events", events_of, status(events_of), times=100)
+    sight = KubernetesSight()
+    seen = looked(sight, site(kubeconfig), 5 if told or ready != "True" else 0.6)
+    assert [fault for fault in seen if fault[0] == detect.POD_CREATING] == (
+        [(detect.POD_CREATING, [{"node": "n1"}])] if told else []
+    )
     sight.close()
 
 

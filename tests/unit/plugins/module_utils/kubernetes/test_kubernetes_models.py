@@ -124,6 +124,29 @@ def test_whose_fault_the_failure_of_a_job_was(reason, limit, pods, cause):
     assert job_cause(reason, limit, pods) is cause
 
 
+def creating(sandbox="False", bound="True", phase="Pending", **metadata):
+    since = {"lastTransitionTime": "2026-11-30T11:00:00Z"}
+    conditions = [{"type": "PodReadyToStartContainers", "status": sandbox}] if sandbox else []
+    conditions += [{"type": "PodScheduled", "status": bound, **since}]
+    metadata = {"name": "p", "namespace": "a", **metadata}
+    return {"metadata": metadata, "spec": {"nodeName": "n"}, "status": {"phase": phase, "conditions": conditions}}
+
+
+@pytest.mark.parametrize(
+    ("pod", "waits_for_it"),
+    [
+        (creating(), True),
+        (creating(sandbox="True"), False),  # it has one: it waits for its image, or runs
+        (creating(sandbox=""), False),  # an old kubelet does not say
+        (creating(bound="False"), False),
+        (creating(phase="Running"), False),  # its sandbox is made anew
+        (creating(deletionTimestamp="2026-11-30T11:00:00Z"), False),
+    ],
+)
+def test_a_pod_that_waits_for_its_sandbox(pod, waits_for_it):
+    assert pod_view(pod).creating_since == (1796036400.0 if waits_for_it else None)
+
+
 @pytest.mark.parametrize(
     ("labels", "node"),
     [

@@ -166,6 +166,12 @@ ROWS = [
         case("kubernetes_node_condition", LIVE_DAEMON, suggested="quarantine_node", scheduler="kubernetes"),
         "quarantine_node",
     ),
+    ("no sandboxes", case("pod_stuck_creating", LIVE_DAEMON, scheduler="kubernetes"), ""),
+    (
+        "no sandboxes, the site reboots",
+        case("pod_stuck_creating", LIVE_DAEMON, suggested="reboot_node", scheduler="kubernetes"),
+        "reboot_over_ssh",
+    ),
     ("misconfigured", case("node_misconfigured", LIVE_DAEMON), ""),
     ("a site that only wants reports", case("node_not_responding", SILENT, power=BMC, suggested="report"), ""),
     ("asked: reboot", case("requested", LIVE_DAEMON, suggested="reboot_node"), "reboot_over_ssh"),
