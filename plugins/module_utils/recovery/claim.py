@@ -9,7 +9,7 @@ whose lease ends, or an open incident that was not begun: both are taken up agai
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Mapping, Optional, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Unreadable
@@ -18,6 +18,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     breaker,
     decide,
     gates,
+    holds,
     job_runs,
     looks,
     observe,
@@ -40,12 +41,8 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     target_key,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.store import Store
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.looks import JobLook, Look, NodeLook
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import (
-    OBSERVE,
-    REPORT,
-    Settings,
-)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.looks import JobLook, Look
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import REPORT, Settings
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import (
     Lost,
     Machine,
@@ -58,9 +55,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm
 
 _RETRY_UNREADABLE = 15.0  # seconds until an incident whose target cannot be looked at is looked at again
 _RETRY_REFUSED = 60.0  # until one that may not go on is asked for again
-_REPEAT_SHADOW = 180.0  # how long a target counts as held by us when we only observe; a lasting fault comes each minute
 _REBOOTING = (plans.REBOOT, plans.FENCE)
-_HOLDING = tuple(plan for plan in plans.PLANS if decide.holds_node(plan))
 _ALREADY = "incident #%d is open"
 _OTHER_RUN = "another run has it just now"
 
@@ -159,12 +154,18 @@ class Claimer:
                 subjects.append(_Subject(subject.target, subject.key, subject.machine, known))
         seen = self._look(subjects, fault.scheduler, {subject.target: fault.kind for subject in subjects}, True)
         self._store.claims.renew_all(self._token, self._lease)
-        for subject in subjects:
+        for subject in self._widest_first(subjects):
             try:
                 self._judge_fault(fault, subject, request, seen[subject.target], len(subjects))
             except Lost:  # this run slept over its lease, and what it saw is old
                 self._refused(subject.target, "duplicate", _OTHER_RUN)
         return self._answer
+
+    def _widest_first(self, subjects: Sequence[_Subject]) -> list[_Subject]:
+        """Where not all may be repaired at once, the nodes of the job that has the most of them come first."""
+        names = {each.key: each.machine.slurm_name for each in subjects if each.machine is not None}
+        widths = observe.widths(self._tools, list(names.values())) if len(names) > 1 else {}
+        return sorted(subjects, key=lambda each: -widths.get(names.get(each.key, ""), 0))
 
     def _subjects(self, fault: Fault) -> list[_Subject]:
         """The targets with their machines and keys; names of one machine or one job are one subject."""
@@ -218,7 +219,11 @@ class Claimer:
         )
         verdict = gates.evaluate(case, gates.OPEN)
         if not verdict.passed:
-            plan = decide.decide(case).plan if verdict.gate == "mode" else ""
+            plan = ""
+            if verdict.gate == "mode":
+                decision = decide.decide(case)
+                plan, told = decision.plan, decide.in_words(decision)
+                verdict = replace(verdict, why="%s; acting would be: %s" % (verdict.why, told))
             self._refuse_fault(fault, subject, verdict, plan)
             self._store.claims.drop(subject.key, self._token)
             return
@@ -231,7 +236,8 @@ class Claimer:
         if incident is None:
             self._store.claims.drop(subject.key, self._token)
             return
-        self._write_decision(incident, decision, request if subject.incident else None)
+        room = self._room(case)
+        self._write_decision(incident, decision, room, request if subject.incident else None)
 
     def _open(self, fault: Fault, subject: _Subject, request: Request) -> Optional[Incident]:
         try:
@@ -319,7 +325,7 @@ class Claimer:
             self._store.claims.decide(incident, self._token, changes.resume())
             self._hand_out(incident, incident.plan, incident.step)
         else:
-            self._write_decision(incident, decide.decide(case))
+            self._write_decision(incident, decide.decide(case), self._room(case))
 
     def _refuse_incident(self, subject: _Subject, incident: Incident, look: Look, verdict: Verdict) -> None:
         self._store.records.refuse(
@@ -342,7 +348,7 @@ class Claimer:
             taken = changes.escalate("a person took over? %s" % why, memory)
             self._store.claims.decide(incident, self._token, taken)
         else:
-            pause = _RETRY_UNREADABLE if look.unknown or not _understood(look) else _RETRY_REFUSED
+            pause = _RETRY_UNREADABLE if look.unknown or not present.understood(look) else _RETRY_REFUSED
             wait = Wait(waits.TIME, {}, self._tools.now() + pause)
             self._store.claims.decide(incident, self._token, changes.wait(wait, why, incident.memory))
         self._refused(incident.target, verdict.gate, verdict.why)
@@ -351,7 +357,7 @@ class Claimer:
     def _revisit(self, subject: _Subject, incident: Incident, look: Look) -> None:
         """An escalated incident ends when its target is well again, by whoever's hand."""
         signs = self._settings.kubernetes.node_signs
-        if is_well(look) and not present.shows(incident.fault_kind, incident.scheduler, look, signs):
+        if present.is_well(look) and not present.shows(incident.fault_kind, incident.scheduler, look, signs):
             self._end(incident, "well again, not by us")
         else:
             self._store.claims.decide(incident, self._token, changes.note(incident.why))
@@ -367,19 +373,33 @@ class Claimer:
     def _lease(self) -> float:
         return self._settings.limits.lease
 
+    def _room(self, case: Case) -> Optional[int]:
+        """How many nodes may be held when this one is taken out of service; None where that does not matter."""
+        if not case.is_node or case.acted or (case.by_hand and "blast_radius" in case.request.override):
+            return None
+        return gates.allowed_at_once(case.history.machines, self._settings.limits)
+
     def _write_decision(
-        self, incident: Incident, decision: decide.Decision, asked: Optional[Request] = None
+        self, incident: Incident, decision: decide.Decision, room: Optional[int], asked: Optional[Request] = None
     ) -> None:
-        """`asked`: a person's wish to go on with an incident that was left to him; nothing that it remembered of the
-        repair before holds any more."""
+        """Write what is done, or that it is waited for, or that a person gets it.
+
+        Args:
+            room: how many nodes may be held out of service; None for any number.
+            asked: a person's wish to go on with an incident that was left to him; nothing that it remembered of the
+                repair before holds any more.
+        """
         memory = {**({} if asked else incident.memory), **decision.memory}
         if decision.plan:
             step = decide.first_step(decision.plan, {})
             again = incident.round > 0 or bool(incident.plan)
             change = changes.plan(decision.plan, step, decision.why, memory, new_round=again)
             change.update(changes.asked(asked) if asked else {})
-            self._store.claims.decide(incident, self._token, change)
-            self._hand_out(incident, decision.plan, step)
+            room = room if decide.holds_node(decision.plan) else None
+            if holds.take(self._store, self._settings.limits, incident, self._token, change, room):
+                self._hand_out(incident, decision.plan, step)
+            else:
+                self._no_room(incident, asked is None)
             return
         if decision.wait is not None:
             self._store.claims.decide(incident, self._token, changes.wait(decision.wait, decision.why, memory))
@@ -391,6 +411,18 @@ class Claimer:
             self._answer.ended.append(
                 {"incident": incident.id, "target": incident.target.name, "why": decision.why}
             )
+        self._store.claims.drop(incident.key, self._token)
+
+    def _no_room(self, incident: Incident, fresh: bool) -> None:
+        """Another run took the last node that may be held while this one decided."""
+        why = "other nodes were taken out of service in the same moment"
+        self._store.records.refuse(
+            incident.key, incident.fault_kind, incident.source, "blast_radius", why, {"blast_radius": why}
+        )
+        if fresh:  # else it stays a person's
+            change = changes.close("blast_radius: %s" % why, incident.memory)
+            self._store.claims.decide(incident, self._token, change)
+        self._refused(incident.target, "blast_radius", why)
         self._store.claims.drop(incident.key, self._token)
 
     def _hand_out(self, incident: Incident, plan: str, step: str) -> None:
@@ -440,9 +472,6 @@ class Claimer:
                 failures=breaker.failures(store, subject.target.kind, limits),
             )
         machine = subject.machine.name if subject.machine else ""
-        held = store.incidents.held(subject.key, _HOLDING)
-        if self._settings.mode == OBSERVE:
-            held += store.records.shadow_holds(subject.key, _REPEAT_SHADOW)
         alike = store.incidents.alike(kind, subject.key, limits.common_cause_window)
         return History(
             stopped=self._stopped,
@@ -452,7 +481,7 @@ class Claimer:
             reboots=store.steps.begun_lately(machine, _REBOOTING, limits.reboot_window, number),
             restarts=store.steps.begun_lately(machine, (plans.RESTART_DAEMON,), limits.reboot_window, number),
             alike=max(alike, together - 1),
-            held=held,
+            held=holds.besides(store, self._settings, subject.key),
             machines=len(store.machines.all()),
             failures=breaker.failures(store, subject.target.kind, limits),
         )
@@ -497,27 +526,6 @@ def _gives_way(known: Incident, fault: Fault) -> bool:
     """Whether an incident that only told a person of a fault makes room for a fault that is repaired."""
     only_told = not known.acted and not known.plan and known.suggested == REPORT
     return only_told and known.fault_kind != fault.kind and fault.suggested != REPORT
-
-
-def is_well(look: Look) -> bool:
-    """Whether an escalated incident's target needs nobody any more. What cannot be looked at is not well."""
-    if isinstance(look, NodeLook):
-        slurm, kubernetes = look.slurm, look.kubernetes
-        if look.unknown or (slurm is None and kubernetes is None):
-            return False
-        slurm_well = slurm is None or (slurm.understood and slurm.responding and not slurm.out_of_service)
-        return slurm_well and (kubernetes is None or (kubernetes.ready == "True" and not kubernetes.unschedulable))
-    if look.absent:
-        return True
-    if look.job is not None:
-        return look.job.state in ("RUNNING", "COMPLETED", "CANCELLED") and not look.job.completing
-    return look.kubernetes is not None and look.kubernetes.state.value in ("running", "complete")
-
-
-def _understood(look: Look) -> bool:
-    """Whether Slurm's word for the target is known here; a slurmctld that was just started says UNKNOWN of nodes."""
-    found = look.slurm if isinstance(look, NodeLook) else look.job
-    return found is None or found.understood
 
 
 def _incident(subject: _Subject) -> Incident:

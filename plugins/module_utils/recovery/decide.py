@@ -69,6 +69,11 @@ def decide(case: Case) -> Decision:
     return _with_memory(case, chosen)
 
 
+def in_words(decision: Decision) -> str:
+    """A decision as one sentence, for people."""
+    return "%s (%s)" % (decision.plan or ("to wait" if decision.wait is not None else "to report"), decision.why)
+
+
 def after_failure(
     plan: str,
     step: str,

@@ -31,6 +31,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     PAUSED,
     Incident,
     StepRow,
+    widest_first,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.store import (
     Store,
@@ -169,7 +170,7 @@ class Frame:
     def run(self, step: Step) -> list[dict[str, Any]]:
         """Do the step for all incidents of the run that stand before it; one result for each."""
         self._store.claims.renew_all(self._token, self._settings.limits.lease)
-        incidents = self._store.incidents.claimed(self._token, step.name)
+        incidents = widest_first(self._store.incidents.claimed(self._token, step.name))
         if not incidents:
             return []
         reason = stop.stopped(self._settings, self._store)
@@ -229,7 +230,7 @@ class Frame:
 
     def _begin(self, incident: Incident, work: Work, intent: Mapping[str, Any]) -> Any:
         """Write `started`; a `_Begun`, or the result that says why the step does not begin now."""
-        common = self._common_cause(incident) if incident.step == plans.FENCE else ""
+        common = self._common_cause(incident) if incident.step in _REBOOTING else ""
         if common:
             wait = Wait(waits.TIME, {}, self._tools.now() + _COMMON_CAUSE_PAUSE)
             return self._settle(incident, Outcome(incident.id, WAITING, common, wait))
@@ -251,12 +252,12 @@ class Frame:
         return _Begun(incident, row, work)
 
     def _common_cause(self, incident: Incident) -> str:
-        """Why a node is not powered off now: so many others have the same fault by now that it is not the node's."""
+        """Why a node is not rebooted now: so many others have the same fault by now that it is not the node's."""
         limits = self._settings.limits
         alike = self._store.incidents.alike(incident.fault_kind, incident.key, limits.common_cause_window)
         if incident.request.by or not gates.is_common(alike, limits):
             return ""
-        return "%d nodes have %s: a common cause, no node is powered off for it" % (alike + 1, incident.fault_kind)
+        return "%d nodes have %s: a common cause, no node is rebooted for it" % (alike + 1, incident.fault_kind)
 
     def _start(self, incident: Incident, intent: Mapping[str, Any]) -> Optional[StepRow]:
         """The step's row; None when as many nodes reboot as may."""

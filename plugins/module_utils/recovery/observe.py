@@ -254,6 +254,23 @@ def _left_words(answers: Sequence[Any]) -> str:
     return ", ".join(words)
 
 
+def widths(tools: Tools, names: Sequence[str]) -> dict[str, int]:
+    """By node how many nodes the widest job there has; without those that have none. For an order alone: where Slurm
+    does not tell, it is empty."""
+    wanted = {name for name in names if name}
+    found: dict[str, int] = {}
+    if not wanted or tools.slurm is None:
+        return found
+    try:
+        states = tools.slurm.job_states(nodes=sorted(wanted))
+    except RecoveryError:
+        return found
+    for state in states:
+        for name in wanted.intersection(state.nodes):
+            found[name] = max(found.get(name, 0), len(state.nodes))
+    return found
+
+
 def _jobs_of_nodes(tools: Tools, named: Mapping[str, Sequence[str]], past: Mapping[str, Past]) -> Parts:
     """By node what of its jobs its fault is about: fields of `NodeLook`."""
     found: Parts = {}

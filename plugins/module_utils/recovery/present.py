@@ -56,6 +56,27 @@ def shows(kind: str, scheduler: str, look: Look, node_signs: Sequence[NodeSign] 
     return state.known and state.there
 
 
+def is_well(look: Look) -> bool:
+    """Whether an escalated incident's target needs nobody any more. What cannot be looked at is not well."""
+    if isinstance(look, NodeLook):
+        slurm, kubernetes = look.slurm, look.kubernetes
+        if look.unknown or (slurm is None and kubernetes is None):
+            return False
+        slurm_well = slurm is None or (slurm.understood and slurm.responding and not slurm.out_of_service)
+        return slurm_well and (kubernetes is None or (kubernetes.ready == "True" and not kubernetes.unschedulable))
+    if look.absent:
+        return True
+    if look.job is not None:
+        return look.job.state in ("RUNNING", "COMPLETED", "CANCELLED") and not look.job.completing
+    return look.kubernetes is not None and look.kubernetes.state.value in ("running", "complete")
+
+
+def understood(look: Look) -> bool:
+    """Whether Slurm's word for the target is known here; a slurmctld that was just started says UNKNOWN of nodes."""
+    found = look.slurm if isinstance(look, NodeLook) else look.job
+    return found is None or found.understood
+
+
 def slurm_fault(node: Node) -> Optional[str]:
     """The kind of fault that Slurm's own state shows, None for none."""
     seen = detect.node_fault(NodeState(node.name, node.base_state, node.flags, node.reason))

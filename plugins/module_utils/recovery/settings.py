@@ -209,6 +209,7 @@ class Limits:
     exclude_nodes: int = 0  # a job that failed on at most so many nodes is kept off them; 0: never
     blast_radius_percent: float = 10.0
     blast_radius_nodes: int = 10
+    quarantine_counts: float = 86400.0  # how long a node that was left to a person counts as held
     common_cause_nodes: int = 4
     common_cause_window: float = 300.0
     breaker_failures: int = 3

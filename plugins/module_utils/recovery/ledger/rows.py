@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Mapping, Optional
+from typing import Any, Iterable, Mapping, Optional
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.catalogue import NODE
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import Target
@@ -64,6 +64,17 @@ class Incident:
     opened_at: float = 0.0
     updated_at: float = 0.0
     closed_at: Optional[float] = None
+
+    @property
+    def width(self) -> int:
+        """How many nodes the widest job has that waits for this incident, as far as it is known."""
+        told = self.memory.get("job_nodes")
+        return told if isinstance(told, int) else 0
+
+
+def widest_first(incidents: Iterable[Incident]) -> list[Incident]:
+    """Those whose job has the most nodes first: it must not wait for a queue of small ones. Else the oldest."""
+    return sorted(incidents, key=lambda incident: (-incident.width, incident.id))
 
 
 @dataclass(frozen=True)

@@ -504,13 +504,15 @@ class Incidents:
         )
         return [row["reason"] for row in found]
 
-    def held(self, besides: str, holding: Sequence[str]) -> int:
-        """How many other nodes we hold out of service, or are about to: open incidents with one of these plans."""
+    def held(self, besides: str, holding: Sequence[str], left_for: float) -> int:
+        """How many other nodes we hold out of service, or are about to: open incidents with one of these plans, those
+        that were left to a person for `left_for` seconds only."""
         return int(
             self._db.value(
                 "SELECT COUNT(*) AS n FROM incidents WHERE open_key IS NOT NULL AND open_key <> %%s "
-                "AND target_kind = 'node' AND plan IN (%s)" % marks(holding),
-                [besides] + list(holding),
+                "AND target_kind = 'node' AND (state <> %%s OR closed_at > %s - %%s) AND plan IN (%s)"
+                % (NOW, marks(holding)),
+                [besides, ESCALATED, left_for, *holding],
             )
         )
 

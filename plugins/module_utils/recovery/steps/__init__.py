@@ -10,6 +10,7 @@ What steps remember for later ones (an incident's memory):
 | `boot_id`                                 | the decision | the boot that the repair began from                   |
 | `same_boot`                               | the decision | whether a node that came back still had that boot     |
 | `slurm_before`, `jobs`                    | drain        | verify; free_jobs                                     |
+| `job_nodes`                               | drain        | the order: the widest job comes first                 |
 | `boot_id`, `slurmd_start_before`          | reboot, fence | await_boot: the boot that ended, its registration    |
 | `evicting_since`                          | await_drained | its own deadline for pods                            |
 | `reboot_at`, `power_off_at`, `power_on_at`| reboot, fence, power_on | the timeline                               |

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Optional, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import plans
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import observe, plans
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Outcome, Tools, Work
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.common import (
     Answers,
@@ -27,8 +27,8 @@ class Drain:
     """A reason of Slurm's own is replaced (and remembered), somebody else's never.
 
     Proof: Slurm says DRAIN with our reason. Whether the node's jobs have ended is `await_drained`'s question.
-    Remembers: `slurm_before` (reason, boot_time, slurmd_start_time, cpus, memory_mb, state) and `jobs`, the ids of the
-    jobs that were on the node.
+    Remembers: `slurm_before` (reason, boot_time, slurmd_start_time, cpus, memory_mb, state), `jobs`, the ids of the
+    jobs that were on the node, and `job_nodes`, how many nodes the widest of them had.
     """
 
     name = plans.DRAIN
@@ -41,11 +41,16 @@ class Drain:
         names = {work.incident: slurm_name(work, tools) for work in works}
         try:
             nodes = slurm_nodes(works, tools)
-            jobs = _jobs_by_node(sorted({name for name in names.values() if name}), tools)
+            wanted = sorted({name for name in names.values() if name})
+            jobs, widths = _jobs_by_node(wanted, tools), observe.widths(tools, wanted)
         except RecoveryError:
             return {work.incident: {} for work in works}
         return {
-            incident: {"slurm_before": _before(nodes.get(incident)), "jobs": jobs.get(name, [])[:_MAX_JOBS]}
+            incident: {
+                "slurm_before": _before(nodes.get(incident)),
+                "jobs": jobs.get(name, [])[:_MAX_JOBS],
+                "job_nodes": widths.get(name, 0),
+            }
             for incident, name in names.items()
         }
 

@@ -60,7 +60,7 @@ def node(base: str = "DOWN", *flags: str, reason: Optional[str] = "Not respondin
 
 def case(look: Any = None, **changes: Any) -> Case:
     """A case that every gate lets through, with changes; `history` and `settings` may be mappings of changes."""
-    history = History(machines=100, **changes.pop("history", {}))
+    history = History(**{"machines": 100, **changes.pop("history", {})})
     settings = replace(SETTINGS, **changes.pop("settings", {}))
     limits = changes.pop("limits", {})
     if limits:
@@ -393,6 +393,25 @@ ROWS: list[tuple[str, Case, str]] = [
     ("blast_radius", case(history={"held": 0}, limits={"blast_radius_percent": 0.1}), ""),
     ("blast_radius", case(history={"held": 1}, limits={"blast_radius_percent": 0.1}), "1 nodes are held"),
     ("blast_radius", case(job(), history={"held": 99}), ""),
+    *[
+        ("blast_radius", case(history={"machines": machines, "held": held}), why)
+        for machines, held, why in (
+            (1, 0, ""),
+            (1, 1, "1 nodes are held out of service already, the limit is 1"),
+            (2, 0, ""),
+            (2, 1, "1 nodes are held"),
+            (3, 0, ""),
+            (3, 1, "1 nodes are held"),
+            (19, 1, "1 nodes are held"),
+            (20, 1, ""),
+            (20, 2, "2 nodes are held"),
+            (288, 9, ""),
+            (288, 10, "10 nodes are held out of service already, the limit is 10"),
+            (10000, 10, "10 nodes are held"),
+        )
+    ],
+    ("blast_radius", case(history={"machines": 288, "held": 27}, limits={"blast_radius_nodes": 100}), ""),
+    ("blast_radius", case(history={"machines": 288, "held": 28}, limits={"blast_radius_nodes": 100}), "28 nodes"),
     # breaker
     ("breaker", case(history={"failures": 2}), ""),
     ("breaker", case(history={"failures": 3}), "the last 3 repairs failed"),

@@ -32,6 +32,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import (
     AccountingRecord,
     Job,
+    JobState,
     Node,
     NodeState,
 )
@@ -93,6 +94,15 @@ class World:
 
     def node_states(self) -> list[NodeState]:
         return [NodeState(node.name, node.base_state, node.flags, node.reason) for node in self.nodes()]
+
+    def job_states(self, ids: Any = None, nodes: Optional[Iterable[str]] = None, only_states: bool = False) -> list:
+        self._slurm_answers()
+        wanted = set(nodes or ())
+        return [
+            JobState(job.id, job.state, job.flags, nodes=job.nodes)
+            for job in self.job_list.values()
+            if wanted.intersection(job.nodes)
+        ]
 
     def reservations(self) -> list[Reservation]:
         self._slurm_answers()

@@ -131,6 +131,7 @@ def test_drain_keeps_what_is_needed_later(site: Site) -> None:
     assert outcome.remember["jobs"] == [11]
     assert outcome.remember["slurm_before"]["reason"] == "Not responding"
     assert outcome.remember["slurm_before"]["slurmd_start_time"] == 1010
+    assert outcome.remember["job_nodes"] == 2
     assert site.nodes_now["node1"].reason == REASON
 
 
