@@ -35,6 +35,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     ESCALATED,
     OPEN,
     Incident,
+    widest_first,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.store import (
     Store,
@@ -94,12 +95,12 @@ def pick(
     """
     if room <= 0:
         return {}
-    due = [
+    due = widest_first(
         each.incident
         for each in waiting
         if now + ahead - each.incident.updated_at >= pause(each.incident.dispatch_tries)
         and (each.wait is None or waits.due(each.wait, look, now))
-    ]
+    )
     return {incident.id: on_its_way(incident.dispatch_tries) for incident in due[:MAX_IN_ONE]}
 
 
@@ -194,7 +195,8 @@ class LedgerWatch:
             tools = self._make(settings)
             refresh_identities(store, tools, now)
             if tools.slurm is not None:
-                left_over.take_up(store, _read(lambda: tools.slurm.nodes(None)) or [])
+                for number in left_over.take_up(store, _read(lambda: tools.slurm.nodes(None)) or []):
+                    stop.raise_mark(settings, store, number)
 
 
 def due_events(store: Store, tools: Tools, idle: set[int], now: float) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import left_over
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import again, left_over
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import Fault, Target
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger import changes
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.database import Sql
@@ -85,5 +85,46 @@ def test_a_node_that_has_another_incident_by_now(store: Store) -> None:
     assert set(store.incidents.idle()) == {other}
 
 
-def test_an_incident_that_the_ledger_does_not_know(store: Store) -> None:
-    assert left_over.take_up(store, [node(4711)]) == []
+@pytest.mark.parametrize(
+    ("added", "kind"), [("", "node_not_responding"), (" : reboot complete", "node_not_responding")]
+)
+def test_an_incident_that_the_ledger_does_not_know_is_a_persons(store: Store, added: str, kind: str) -> None:
+    (number,) = left_over.take_up(store, [node(4711, added)])
+    incident = store.incidents.get(number)
+    assert incident is not None
+    assert (incident.state, incident.fault_kind, incident.machine) == ("escalated", kind, "node1")
+    assert incident.reason == "job-recovery #4711 node_not_responding"  # what makes the node ours to give back
+    assert store.incidents.reasons_of("node:node1") == [incident.reason]
+    assert again.again("release", incident).remediation == "return_node"
+    assert left_over.take_up(store, [node(4711, added)]) == []  # once
+
+
+def test_a_number_that_a_restored_ledger_gave_to_another_node(store: Store) -> None:
+    store.machines.put(Machine("node2", "node2"))
+    number = closed(store)
+    other = Node("node2", "IDLE", ("DRAIN",), reason="job-recovery #%d node_not_responding" % number)
+    (adopted,) = left_over.take_up(store, [other])
+    found = store.incidents.get(adopted)
+    assert found is not None
+    assert (found.state, found.machine) == ("escalated", "node2")
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "job-recovery #4711 node_not_responding, Kill task failed",
+        "job-recovery #4711 node_not_responding: bob has it",
+        "job-recovery #4711 node_not_responding, bob has it",
+        "job-recovery #4711",
+        "job-recovery #0x11 node_back",
+        "job-recovery is broken, see #4711 node_back",
+    ],
+)
+def test_what_somebody_wrote_is_nobodys_incident(store: Store, reason: str) -> None:
+    assert left_over.take_up(store, [Node("node1", "IDLE", ("DRAIN",), reason=reason)]) == []
+    assert store.incidents.live() == []
+
+
+def test_a_node_that_is_no_machine_of_ours(store: Store) -> None:
+    other = Node("stranger", "IDLE", ("DRAIN",), reason="job-recovery #4711 node_not_responding")
+    assert left_over.take_up(store, [other]) == []

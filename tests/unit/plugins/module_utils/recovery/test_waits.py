@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Optional
 
 import pytest
@@ -194,6 +195,13 @@ def test_what_an_idle_incident_waits_for(given: Incident, machine: Optional[Mach
 def test_pick(given: list[Incident], room: int, expected: dict[int, float]) -> None:
     waiting = [dispatch.waiting_of(each, MACHINE) for each in given]
     assert dispatch.pick(waiting, CheapLook(), NOW, room) == expected
+
+
+def test_the_widest_job_is_not_delayed_by_a_queue_of_small_ones() -> None:
+    queue = [incident(number, "open") for number in range(1, dispatch.MAX_IN_ONE + 100)]
+    wide = replace(incident(4711, "open"), memory={"job_nodes": 64})
+    waiting = [dispatch.waiting_of(each, MACHINE) for each in [*queue, wide]]
+    assert list(dispatch.pick(waiting, CheapLook(), NOW, 1))[:2] == [4711, 1]
 
 
 def test_a_storm_is_one_run_of_bounded_size() -> None:
