@@ -99,6 +99,7 @@ class NodeView:
         lease_renewed_at: the kubelet's last sign of life; None where the lease was not read or is not there.
         ownership: the text of our annotation, or None.
         held: whether a person asked by annotation to leave it alone.
+        deleted: whether somebody deleted it, and it is on its way out.
         capacity: the kubelet's numbers as text, by resource.
     """
 
@@ -118,6 +119,7 @@ class NodeView:
     lease_renewed_at: Optional[float] = None
     ownership: Optional[str] = None
     held: bool = False
+    deleted: bool = False
     addresses: tuple[str, ...] = ()
     capacity: Mapping[str, str] = field(default_factory=dict)
 
@@ -273,6 +275,7 @@ def node_view(node: Mapping[str, Any], lease: Optional[Mapping[str, Any]] = None
         lease_renewed_at=epoch(part(lease or {}, "spec").get("renewTime")),
         ownership=given_text(annotations, NODE_ANNOTATION),
         held=HOLD_ANNOTATION in annotations,
+        deleted=bool(metadata.get("deletionTimestamp")),
         addresses=tuple(text(address, "address") for address in items(status, "addresses")),
         capacity={str(key): str(value) for key, value in part(status, "capacity").items()},
     )

@@ -118,6 +118,22 @@ def standing(node: NodeView) -> Standing:
     return Standing.FOREIGN if hold is None or cordoned_again else Standing.OURS
 
 
+def taken_by(node: NodeView, keys: Sequence[str]) -> str:
+    """By which taint another controller says that it repairs, replaces or removes the node; empty for none.
+
+    Args:
+        keys: of taints; one that ends with a slash stands for all that begin so.
+    """
+    if node.deleted:
+        return "its deletion"
+    for taint in node.taints:
+        if taint.key in keys or taint.key.startswith(tuple(key for key in keys if key.endswith("/"))):
+            return printable(taint.key)
+        if taint.key == OUT_OF_SERVICE and taint.value != TAINT_VALUE:
+            return printable(taint.key)
+    return ""
+
+
 def plan_cordon(node: NodeView, incident: str, now: float) -> Plan:
     """Cordon it for `incident`, never over a cordon or against a wish of somebody else."""
     hold, state = hold_of(node), standing(node)

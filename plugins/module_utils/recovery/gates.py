@@ -13,7 +13,11 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Callable, Mapping, Optional
 
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.nodes import Standing, standing
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.nodes import (
+    Standing,
+    standing,
+    taken_by,
+)
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.identity import same_machine
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import looks, opt_in, present
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.catalogue import NODE
@@ -453,6 +457,9 @@ def _kubernetes_owner(case: Case, look: NodeLook) -> str:
         return "the node's cordon is not known: %s" % why if known and why else ""
     if standing(node) is Standing.FOREIGN:
         return "cordoned by somebody else"
+    others = taken_by(node, case.settings.kubernetes.others_taints)
+    if others:
+        return "another controller has the node: %s" % others
     if standing(node) is Standing.LIFTED and case.acted:
         return "somebody lifted our cordon"
     if standing(node) is Standing.FREE and case.cordons:

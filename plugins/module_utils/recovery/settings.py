@@ -129,6 +129,13 @@ class KubernetesSettings:
     node_signs: tuple[NodeSign, ...] = ()  # the first that a node shows counts
     creating: str = REPORT  # of `SIGN_REMEDIATIONS`: for nodes that make no sandboxes for pods
     creating_grace: float = 300.0  # seconds that a pod may wait for its sandbox
+    # taints by which other controllers say that a node is theirs; one with a slash at its end: all that begin so
+    others_taints: tuple[str, ...] = (
+        "medik8s.io/",  # self-node-remediation, fence-agents-remediation
+        "ToBeDeletedByClusterAutoscaler",
+        "karpenter.sh/disrupted",
+        "karpenter.sh/disruption",
+    )
     owners: tuple[JobOwner, ...] = ()  # of Jobs; come before those of `kubernetes.owners`
 
 

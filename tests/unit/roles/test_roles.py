@@ -67,6 +67,8 @@ def test_the_template_writes_every_setting():
 def test_the_defaults_of_roles_and_code_are_the_same():
     data = rendered(job_recovery_cluster="c", job_recovery_partitions=["p"], job_recovery_kubernetes=False)
     made, coded = settings.parse(data), settings.Settings(cluster="c")
+    signs = dataclasses.replace(coded.kubernetes, node_signs=made.kubernetes.node_signs)  # of the sites' agents
+    assert made.kubernetes == signs
     for part in ("mode", "jobs", "job_ends", "stop_file", "state_dir", "slurm", "ledger", "limits"):
         assert getattr(made, part) == getattr(coded, part)
 

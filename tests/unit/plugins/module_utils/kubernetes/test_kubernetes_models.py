@@ -9,6 +9,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.kuber
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.causes import Cause, job_cause
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.models import (
     JOB_ANNOTATION,
+    Condition,
     JobState,
     Origin,
     PodView,
@@ -248,6 +249,15 @@ def test_a_chain_that_a_user_wrote_is_not_believed(text):
 )
 def test_readiness(conditions, ready):
     assert node_view({"metadata": {"name": "n"}, "status": {"conditions": conditions}}).ready == ready
+
+
+def test_what_others_say_of_a_node():
+    kinds = [{"type": "Ready", "status": "True"}, {"type": "Sick", "status": "True"}, {"type": 7}, "x"]
+    metadata = {"name": "n", "deletionTimestamp": "2026-11-30T11:00:00Z"}
+    view = node_view({"metadata": metadata, "status": {"conditions": kinds}})
+    assert view.conditions == (Condition("Sick", "True"), Condition("", ""))
+    assert view.deleted
+    assert not node_view({"metadata": {"name": "n"}}).deleted
 
 
 def test_a_node_without_a_name_is_none():

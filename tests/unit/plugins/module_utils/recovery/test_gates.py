@@ -10,10 +10,12 @@ from typing import Any, Optional
 
 import pytest
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.models import (
+    OUT_OF_SERVICE,
     Condition,
     JobState,
     JobView,
     NodeView,
+    Taint,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.nodes import Hold
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import gates
@@ -119,6 +121,10 @@ def kubernetes_case(look: JobLook, **changes: Any) -> Case:
 def kubernetes_job(**changes: Any) -> JobLook:
     fields = {"state": JobState.FAILED, "uid": "uid-1", "opt_in": CONSENT, **changes}
     return JobLook(kubernetes=JobView("default", "train", **fields))
+
+
+def tainted(key: str, value: str = "") -> NodeView:
+    return NodeView("k1", ready="Unknown", taints=(Taint(key, value, "NoExecute"),))
 
 
 def sick_case(node: Optional[NodeView]) -> Case:
@@ -300,6 +306,14 @@ ROWS: list[tuple[str, Case, str]] = [
     ("owner", case(healthy(slurm=None)), "the node's reason is not known"),
     ("owner", case(healthy(kubernetes=NodeView("k1", unschedulable=True))), "cordoned by somebody else"),
     ("owner", case(healthy(kubernetes=NodeView("k1"))), ""),
+    ("owner", case(healthy(kubernetes=tainted("medik8s.io/remediation"))), "another controller has the node: medik8s"),
+    ("owner", case(healthy(kubernetes=tainted("ToBeDeletedByClusterAutoscaler"))), "another controller has the node"),
+    ("owner", case(healthy(kubernetes=tainted("medik8s.io/x")), acted=True), "another controller has the node"),
+    ("owner", case(healthy(kubernetes=tainted("medik8s.iox/y"))), ""),
+    ("owner", case(healthy(kubernetes=tainted("node.kubernetes.io/unreachable"))), ""),
+    ("owner", case(healthy(kubernetes=tainted(OUT_OF_SERVICE, "nodeshutdown"))), "another controller has the node"),
+    ("owner", case(healthy(kubernetes=tainted(OUT_OF_SERVICE, "job-recovery")), acted=True), ""),
+    ("owner", case(healthy(kubernetes=NodeView("k1", deleted=True))), "another controller has the node: its deletion"),
     ("owner", case(healthy(kubernetes=OUR_CORDON), acted=True, cordons=True), ""),
     ("owner", case(healthy(kubernetes=LIFTED), acted=True, cordons=True), "somebody lifted our cordon"),
     ("owner", case(healthy(kubernetes=LIFTED)), ""),  # of an incident that is over
