@@ -16,15 +16,20 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     done,
     each,
     failed,
+    retry,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.kubernetes_state import (
     outcome_of,
 )
 
+_PODS_AGAIN = 10.0  # seconds
+
 
 class Rerun(Plain):
     """The new Job's name follows from the first one's, and bears its uid: a repeated rerun finds it there.
 
+    Waits while pods of the old Job may still run: on a lost node, until that is fenced or back, as the old and the new
+    Job would write to the same files.
     Proof: the new Job. Remembers: `rerun_as`, its `namespace/name`.
     """
 
@@ -39,6 +44,8 @@ def _rerun(work: Work, tools: Tools) -> Outcome:
     if tools.kubernetes is None:
         return failed(work, "this site has no Kubernetes")
     result = kubernetes_jobs.rerun(tools.kubernetes, work.target.name, work.target.uid, guard=lambda: tools.guard(work))
+    if result.status == outcome.WAITING:
+        return retry(work, tools, "%s: %s" % (result.name, result.why), _PODS_AGAIN)
     if result.status != outcome.DONE:
         return outcome_of(work, tools, result)
     namespace = work.target.name.partition("/")[0]

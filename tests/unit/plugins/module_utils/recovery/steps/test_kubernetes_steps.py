@@ -372,6 +372,20 @@ def test_rerun_and_confirm(cluster: Cluster) -> None:
     assert cluster.act(rerun_work("confirm")).status == "failed"
 
 
+def test_a_rerun_waits_for_pods_on_a_lost_node(cluster: Cluster) -> None:
+    cluster.api.put(JOB, test_kubernetes_jobs.server_job("FailureTarget"))
+    labels = {"controller-uid": "u1"}
+    metadata = {"labels": labels, "deletionTimestamp": "2026-11-30T11:00:00Z"}
+    pod = {"kind": "Pod", "metadata": metadata, "spec": {"nodeName": "k1"}, "status": {"phase": "Running"}}
+    cluster.api.put("/api/v1/namespaces/a/pods/train-0", pod)
+    outcome = cluster.act(rerun_work())
+    assert (outcome.status, outcome.wait.kind, cluster.writes) == ("waiting", "time", [])
+    assert "a/train-0 on k1" in outcome.why
+    assert cluster.act(late(rerun_work())).status == "failed"
+    cluster.api.take("/api/v1/namespaces/a/pods/train-0")
+    assert cluster.act(rerun_work()).status == "done"
+
+
 def test_what_may_not_be_rerun(cluster: Cluster) -> None:
     assert cluster.act(rerun_work()).status == "failed"  # it is gone
     cluster.api.put(JOB, test_kubernetes_jobs.server_job())
