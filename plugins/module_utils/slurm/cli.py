@@ -243,7 +243,21 @@ class AsyncSlurmCli(Slurm):
 
     async def _call(self, argv: Argv) -> Output:
         try:
-            process = await asyncio.create_subprocess_exec(
+            process = await self._start(argv)
+        except OSError as exc:
+            raise RecoveryError("cannot run %s: %s" % (argv[0], exc), command=list(argv)) from None
+        try:
+            stdout, stderr = await asyncio.wait_for(process.communicate(), self._timeout)
+        except asyncio.TimeoutError:
+            raise self._timed_out(argv) from None
+        finally:
+            await _end(process)
+        return Output(argv, process.returncode, stdout, stderr)
+
+    async def _start(self, argv: Argv) -> asyncio.subprocess.Process:
+        """Start a command; where that is cancelled, asyncio would kill it alone, and wait for what it started."""
+        starting = asyncio.ensure_future(
+            asyncio.create_subprocess_exec(
                 self._program(argv),
                 *argv[1:],
                 stdin=subprocess.DEVNULL,
@@ -252,17 +266,12 @@ class AsyncSlurmCli(Slurm):
                 env=self._environment,
                 start_new_session=True,
             )
-        except OSError as exc:
-            raise RecoveryError("cannot run %s: %s" % (argv[0], exc), command=list(argv)) from None
+        )
         try:
-            stdout, stderr = await asyncio.wait_for(process.communicate(), self._timeout)
-        except asyncio.TimeoutError:
-            raise self._timed_out(argv) from None
-        finally:
-            if process.returncode is None:
-                _kill_group(process.pid)
-                await asyncio.wait((asyncio.ensure_future(process.wait()),), timeout=_REAP_SECONDS)
-        return Output(argv, process.returncode, stdout, stderr)
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            await _end(await starting)
+            raise
 
 
 class Result:
@@ -278,6 +287,12 @@ def next_argv(operation: Operation[Any], output: Output | None) -> Any:
         return next(operation) if output is None else operation.send(output)
     except StopIteration as stop:
         return Result(stop.value)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        _kill_group(process.pid)
+        await asyncio.wait((asyncio.ensure_future(process.wait()),), timeout=_REAP_SECONDS)
 
 
 def _reap(process: subprocess.Popen[bytes]) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import pathlib
 import time
@@ -206,8 +207,8 @@ def alive(fake: Any, name: str) -> bool:
     return state != "Z"
 
 
-def wait_for(path: pathlib.Path) -> None:
-    until = time.monotonic() + 5
+def wait_for(path: pathlib.Path, seconds: float = 5) -> None:
+    until = time.monotonic() + seconds
     while not path.exists() and time.monotonic() < until:
         time.sleep(0.02)
 
@@ -244,6 +245,31 @@ async def test_cancelling_kills_the_command(fake: Any) -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert wait_dead(fake)
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_cancelling_while_it_starts_kills_it_and_its_children(fake: Any, turns: int) -> None:
+    fake.program("scontrol", HANGS % (fake.folder, fake.folder))
+    task = asyncio.create_task(AsyncSlurmCli(fake.bin_dir).ping())
+    for _turn in range(turns):
+        await asyncio.sleep(0)
+    wait_for(fake.folder / "parent", 0.5 if turns else 0)  # the loop stands still meanwhile, as on a busy machine
+    task.cancel()
+    started = time.monotonic()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert time.monotonic() - started < 5
+    assert not heirs(fake)
+
+
+def heirs(fake: Any) -> list[str]:
+    """What runs with the environment of this test, but for the test itself."""
+    found = []
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if str(fake.folder).encode() in (process / "environ").read_bytes() and process.name != str(os.getpid()):
+                found.append((process / "cmdline").read_bytes().decode())
+    return found
 
 
 async def test_both_adapters_say_the_same(fake: Any) -> None:
