@@ -25,6 +25,9 @@ import pytest
 import yaml
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import LedgerSettings
 
+# PyMySQL leaves its socket to the collector when it cannot connect.
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+
 EDA = Path(__file__).parents[3] / "extensions/eda"
 NAMES = ("slurm", "kubernetes", "ledger")
 SINFO = """#!%s -IS
