@@ -23,6 +23,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.error
     RecoveryError,
     TimedOut,
 )
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import queue
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.commands import (
     Argv,
     Commands,
@@ -110,6 +111,17 @@ class Slurm:
         With `only_states`, slurmctld (24.05 and later) answers without its job lock, and gives ids and states only.
         """
         return self._run(self._commands.job_states(ids, nodes, only_states))
+
+    def all_jobs(self, before: queue.Jobs) -> Any:
+        """Return `queue.Jobs`: all jobs that slurmctld knows, and which of them changed since the look `before`.
+
+        Their `start_time` is left out: that of a PENDING job is an estimate that changes all the time.
+        """
+        return self._run(self._commands.all_jobs(before))
+
+    def restarted(self) -> Any:
+        """Return the ids of the PENDING jobs that ran before."""
+        return self._run(self._commands.restarted())
 
     def accounting(
         self,

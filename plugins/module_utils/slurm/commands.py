@@ -30,6 +30,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm
     models,
     parse_json,
     parse_text,
+    queue,
     reservations,
     values,
 )
@@ -57,6 +58,8 @@ _JOB_STATE_COLUMNS = (
     ("end", "%e"),
     ("reason", "%r"),
 )
+# Without what changes all the time: where nothing happened, the line of a job is the same in the next look.
+_JOBS_COLUMNS = tuple(column for column in _JOB_STATE_COLUMNS if column[0] != "start")
 _ONLY_STATE_COLUMNS = _JOB_STATE_COLUMNS[:4]
 _ACCOUNTING_COLUMNS = (
     "jobidraw",
@@ -315,6 +318,28 @@ class Commands:
         check(output, "read the states of jobs")
         rows = parse_text.Columns(tuple(name for name, _form in columns), separator).parse(output.text)
         return [parse_text.parse_job_state(row) for row in rows]
+
+    def all_jobs(self, before: queue.Jobs) -> Operation[queue.Jobs]:
+        """See `Slurm.all_jobs`."""
+        names, forms = zip(*_JOBS_COLUMNS)
+        form = "".join(form + before.separator for form in forms)
+        argv = ["squeue", "--all", "--noheader", "--states=all", "--format=" + form]
+        output = check((yield argv), "read the states of all jobs")
+
+        def parse(cells: list[str]) -> models.JobState:
+            if len(cells) != len(names):
+                raise Unreadable("a line of squeue has %d columns in place of %d" % (len(cells), len(names)))
+            return parse_text.parse_job_state(dict(zip(names, cells)))
+
+        return before.then(output.text, parse)
+
+    def restarted(self) -> Operation[frozenset[int]]:
+        """See `Slurm.restarted`."""
+        argv = ["squeue", "--all", "--noheader", "--states=PENDING", "--Format=JobID:20,RestartCnt:20"]
+        rows = [line.split() for line in check((yield argv), "read the restarts of jobs").text.splitlines()]
+        if not all(len(row) == 2 and row[0].isdigit() and row[1].isdigit() for row in rows):
+            raise Unreadable("squeue does not answer with ids and restarts of jobs")
+        return frozenset(int(job) for job, count in rows if int(count))
 
     def accounting(
         self, ids: Iterable[Any] | None, since: int | None, steps: bool, nodes: Iterable[str] | None

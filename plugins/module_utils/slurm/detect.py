@@ -18,7 +18,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     REPORT,
     JobEnds,
 )
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import reasons
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import queue, reasons
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import (
     Job,
     JobState,
@@ -88,7 +88,14 @@ def node_faults(groups: Iterable[NodeGroup]) -> list[Seen]:
     return list(dict.fromkeys(fault for fault in faults if fault))
 
 
-def job_candidate(state: JobState, previous: Optional[JobState], restarted: bool = False) -> Optional[Seen]:
+def may_have_run(state: JobState) -> bool:
+    """Whether a PENDING job that no look saw before may have run in between: Slurm lets a requeued one wait a while."""
+    return state.state_reason == "BeginTime"
+
+
+def job_candidate(
+    state: JobState, previous: Optional[JobState], restarted: bool = False, ran: bool = True
+) -> Optional[Seen]:
     """The fault that a job may have, by its state alone; `confirmed` tells by its details whether it has.
 
     Args:
@@ -96,8 +103,9 @@ def job_candidate(state: JobState, previous: Optional[JobState], restarted: bool
         previous: the job in the look before, None when it was not seen.
         restarted: it was requeued and may have found left-over files; where its script hides that its steps could not
             start, it ends COMPLETED.
+        ran: where no look before saw it, whether it may have run before this one.
     """
-    name, episode = job_name(state), state.submit_time or 0
+    name, episode = queue.job_name(state), state.submit_time or 0
     if "COMPLETING" in state.flags:
         return None
     if state.state in JOB_ENDS:
@@ -108,7 +116,7 @@ def job_candidate(state: JobState, previous: Optional[JobState], restarted: bool
         return None
     if state.held_by_slurm:
         return Seen("job_launch_held", name, episode)
-    if previous is None or _was_pending(previous) != _was_pending(state):
+    if ran if previous is None else _was_pending(previous) != _was_pending(state):
         return Seen("stale_spool", name, episode)
     return None
 
@@ -189,13 +197,6 @@ def asks_for_recovery(comment: Optional[str]) -> bool:
 def suggestion(candidate: Seen, state: JobState, ends: JobEnds) -> Optional[str]:
     """A remediation other than the catalogue's, where the site only wants to be told of such an end."""
     return REPORT if candidate.kind == "job_failed" and ends.of(state.state) == REPORT else None
-
-
-def job_name(state: JobState) -> str:
-    """The id by which Slurm's commands take the job; a task of an array by array and task."""
-    if state.array_job_id and state.array_task_id is not None:
-        return "%d_%d" % (state.array_job_id, state.array_task_id)
-    return str(state.id)
 
 
 def _in_our_repair(reason: Optional[str]) -> bool:

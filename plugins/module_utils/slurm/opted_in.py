@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Collection, Iterable
 
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import detect
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import detect, queue
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import JobState
 
 _ASKED_AT_ONCE = 1000  # jobs in one look
@@ -26,7 +26,7 @@ class OptedIn:
         self._known: dict[_Run, bool] = {}
         self._nodes: dict[str, set[str]] = {}  # by partition
 
-    async def look(self, queue: Iterable[JobState], everybody: bool) -> None:
+    async def look(self, queued: Iterable[JobState], everybody: bool) -> None:
         """Take over a look at the whole queue, and read the details of jobs that are new in it.
 
         Args:
@@ -35,7 +35,7 @@ class OptedIn:
         Raises:
             RecoveryError: the details cannot be read; they are asked for again by the next look.
         """
-        running = {_run(state): state for state in queue if _runs(state)}
+        running = {_run(state): state for state in queued if _runs(state)}
         self._known = {run: everybody or self._known[run] for run in running if everybody or run in self._known}
         try:
             await self._read([run for run in running if run not in self._known][:_ASKED_AT_ONCE])
@@ -49,7 +49,7 @@ class OptedIn:
         if not new:
             return
         jobs = await self._slurm.jobs([run[0] for run in new], missing_ok=True)
-        comments = {detect.job_name(job): job.comment for job in jobs}
+        comments = {queue.job_name(job): job.comment for job in jobs}
         self._known.update({run: detect.asks_for_recovery(comments[run[0]]) for run in new if run[0] in comments})
 
     def nodes(self, partitions: Collection[str]) -> set[str]:
@@ -58,7 +58,7 @@ class OptedIn:
 
 
 def _run(state: JobState) -> _Run:
-    return detect.job_name(state), state.submit_time or 0
+    return queue.job_name(state), state.submit_time or 0
 
 
 def _runs(state: JobState) -> bool:

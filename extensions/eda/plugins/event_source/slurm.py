@@ -44,14 +44,15 @@ async def main(queue: asyncio.Queue, args: dict[str, Any]) -> None:
     async def look() -> list[dict[str, Any]]:
         return await watch.look(settings.load(path))
 
+    def interval() -> float:
+        return watch.interval(settings.load(path).slurm.interval)
+
     async def probe() -> list[dict[str, Any]]:
         return await losses.look(settings.load(path))
 
     try:
         await asyncio.gather(
-            source.keep_looking(
-                SOURCE, queue, look, lambda: settings.load(path).slurm.interval, heartbeat.writer(first)
-            ),
+            source.keep_looking(SOURCE, queue, look, interval, heartbeat.writer(first)),
             source.keep_looking(loss_watch.SOURCE, queue, probe, losses.pause, heartbeat.writer(first)),
         )
     finally:

@@ -7,7 +7,7 @@ import pytest
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import BadInput
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.catalogue import JOB, KINDS, NODE
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import JobEnds, parse
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import detect
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import detect, queue
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import (
     Job,
     JobState,
@@ -248,4 +248,18 @@ def test_only_the_leader_of_a_heterogeneous_job():
     ],
 )
 def test_job_name(state, name):
-    assert detect.job_name(state) == name
+    assert queue.job_name(state) == name
+
+
+@pytest.mark.parametrize(
+    ("previous", "ran", "kind"),
+    [
+        (None, False, None),  # only submitted
+        (None, True, "stale_spool"),
+        (job("RUNNING"), False, "stale_spool"),
+        (job("PENDING"), True, None),
+    ],
+)
+def test_what_may_have_left_files_behind(previous, ran, kind):
+    seen = detect.job_candidate(job("PENDING"), previous, ran=ran)
+    assert (seen.kind if seen else None) == kind

@@ -11,6 +11,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.error
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import settings
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import parse_event
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.source import Partial
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import queue
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.hostlist import HostlistError
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import (
     AccountingRecord,
@@ -37,6 +38,8 @@ class Cluster:
     accounting_down: bool = False
     now: float = 1000000.0
     details_read: int = 0
+    took: float = 0.0  # seconds of its clock for each look
+    looks_at_jobs: int = 0
     conf: dict = dataclasses.field(default_factory=lambda: {"MinJobAge": "300 sec", "UnkillableStepTimeout": "60 sec"})
 
     def _answer(self, value):
@@ -45,10 +48,20 @@ class Cluster:
         return value
 
     async def node_groups(self):
+        self.now += self.took
         return self._answer([NodeGroup(name, *state) for name, state in self.nodes.items()])
 
+    async def all_jobs(self, before):
+        self.looks_at_jobs += 1
+        self.now += self.took
+        states = {repr(state): state for state in await self.job_states()}
+        return queue.Jobs(states, frozenset(queue.job_name(states[line]) for line in set(states) - set(before.lines)))
+
+    async def restarted(self):
+        return self._answer(frozenset(job.id for job in self.queued.values() if job.restart_count))
+
     async def job_states(self, ids=None):
-        jobs = self.queued if ids is None else {**self.ended, **self.queued}
+        jobs = {**self.ended, **self.queued}
         wanted = [job for job in jobs.values() if ids is None or str(job.id) in ids]
         return self._answer(
             [
@@ -219,6 +232,26 @@ def test_a_finished_job_is_seen_before_it_is_purged():
         told = watching.look(1)
     assert told == [("job_failed", ["1"], "requeue_job")]
     assert cluster.now - ended_at <= 3
+
+
+@pytest.mark.parametrize(("took", "nodes", "jobs"), [
+    (0.01, 1.0, 5.0),  # what the settings say
+    (0.06, 1.5, 5.0),
+    (0.8, 2.4, 11.4),
+    (2.0, 6.0, 12.0),
+    (10.0, 30.0, 30.0),
+])
+def test_looks_that_take_long_are_further_apart(took, nodes, jobs):
+    cluster = Cluster(queued={1: job(1, "RUNNING")}, took=took)
+    watch = SlurmWatch(cluster, clock=lambda: cluster.now, steady=lambda: cluster.now)
+    asyncio.run(watch.look(SETTINGS))
+    assert watch.interval(1.0) == pytest.approx(nodes, abs=0.1)
+    began = cluster.now - took
+    looks = cluster.looks_at_jobs
+    while cluster.looks_at_jobs == looks:
+        cluster.now += 0.1
+        asyncio.run(watch.look(SETTINGS))
+    assert cluster.now - took - began == pytest.approx(jobs, abs=2 * took + 0.2)
 
 
 def test_an_event_names_the_submission_that_was_seen():
