@@ -10,7 +10,8 @@ Shape, every key optional::
      "state_save_location": "/var/spool/slurmctld",        # never cleaned
      "smbios_uuid_path": "/sys/class/dmi/id/product_uuid",
      "health_command": "/usr/local/sbin/node-health",      # absolute path; exits 0 when the node is fit
-     "health_timeout": 60}                                 # seconds
+     "health_timeout": 60,                                 # seconds
+     "reboot_command": "/usr/local/sbin/node-reboot"}      # absolute path; default: systemctl reboot
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class Config(NamedTuple):
     smbios_uuid_path: str = "/sys/class/dmi/id/product_uuid"
     health_command: str = ""
     health_timeout: int = 60
+    reboot_command: str = ""
 
 
 def load(path: str) -> Config:
@@ -85,4 +87,5 @@ _CHECKS = {
     "smbios_uuid_path": _is_path,
     "health_command": _is_path,
     "health_timeout": _is_seconds,
+    "reboot_command": _is_path,
 }

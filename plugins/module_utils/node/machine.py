@@ -90,15 +90,20 @@ def reboot(here, if_boot_id: str) -> dict:
         `{"rebooting": bool, "boot_id": the present one}`; false when it is another boot already.
 
     Raises:
-        Refusal: `unreadable` without a boot ID of our own, `failed` or `timed_out` when systemd does not take it.
+        Refusal: `unreadable` without a boot ID of our own, `absent` without the site's reboot command, `failed` or
+            `timed_out` when systemd does not take it.
     """
     present = boot_id(here.proc)
     if not present:
         raise Refusal("unreadable", "this node's boot ID cannot be read")
     if present != if_boot_id:
         return {"rebooting": False, "boot_id": present}
+    command = here.configuration.reboot_command
+    if command and not os.access(command, os.X_OK):
+        raise Refusal("absent", "%s is no program on this node" % command)
     order = ["systemd-run", "--quiet", "--collect", "--unit=" + _REBOOT_UNIT, "--on-active=300ms"]
-    ran = run([*order, "--timer-property=AccuracySec=10ms", "systemctl", "reboot"], _LOOK_DEADLINE)
+    words = [command] if command else ["systemctl", "reboot"]
+    ran = run([*order, "--timer-property=AccuracySec=10ms", *words], _LOOK_DEADLINE)
     if ran.rc != 0 and not _already_ordered():
         raise Refusal("failed", "systemd does not take the reboot: %s" % ran.output.strip()[:300])
     return {"rebooting": True, "boot_id": present}

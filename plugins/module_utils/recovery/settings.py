@@ -24,6 +24,7 @@ DEFAULT_PATH = "/etc/job-recovery/settings.yml"
 # Drain policies: until the jobs have ended, however long that takes; until `drain_timeout`; not at all for jobs that
 # may be restarted, as DEADLINE for all others.
 END, DEADLINE, NOW = DRAIN_POLICIES = ("end", "deadline", "now")
+HELPER, SLURM = REBOOTERS = ("helper", "slurm")
 OBSERVE = "observe"
 ACT = "act"
 REQUEUE = "requeue"
@@ -164,6 +165,7 @@ class NodeSettings:
     connect_timeout: float = 3.0
     spool_dir: str = ""  # empty: as the running cluster's configuration says
     health_command: str = ""  # a path on the node that exits 0 when the node is fit; empty: none
+    reboot_by: str = HELPER  # who reboots a node that is alive: HELPER (over SSH), or SLURM (`scontrol reboot`)
     evidence_kib: int = 256  # of the kernel's log that are saved before a reboot; 0: nothing is
     evidence_incidents: int = 500  # whose evidence is kept, the newest
 
@@ -277,6 +279,7 @@ def parse(data: Any) -> Settings:
     settings = _build(Settings, data, "")
     _one_of("mode", settings.mode, (OBSERVE, ACT))
     _one_of("jobs", settings.jobs, ("opt_in", "all"))
+    _one_of("nodes.reboot_by", settings.nodes.reboot_by, REBOOTERS)
     _one_of("limits.drain_policy", settings.limits.drain_policy, DRAIN_POLICIES)
     for state in JOB_ENDS:
         _one_of("job_ends.%s" % state, settings.job_ends.of(state), (REQUEUE, REPORT))

@@ -163,6 +163,10 @@ class Slurm:
         """Set nodes to DRAIN, DOWN or RESUME by one call."""
         return self._run(self._commands.update_node(names, state, reason))
 
+    def reboot_nodes(self, names: Iterable[str]) -> Any:
+        """Have slurmd run RebootProgram on nodes as soon as nothing runs there. Slurm says yes for a dead node, too."""
+        return self._run(self._commands.reboot_nodes(names))
+
     def update_job(
         self,
         job: Any,

@@ -227,6 +227,14 @@ class Commands:
             argv.append("Reason=" + reason)
         check((yield argv), "set %s to %s" % (hostlist.compress(wanted), state))
 
+    def reboot_nodes(self, names: Iterable[str]) -> Operation[None]:
+        """See `Slurm.reboot_nodes`."""
+        wanted = [hostlist.check_name(name) for name in names]
+        if not wanted:
+            raise BadInput("no node is named to reboot")
+        # neither ASAP nor nextstate: either would take the node's drain away, before anybody has looked at it
+        check((yield ["scontrol", "reboot", _argument(wanted)]), "reboot %s" % hostlist.compress(wanted))
+
     def node_events(self, names: Iterable[str], since: int) -> Operation[list[models.NodeEvent]]:
         """See `Slurm.node_events`."""
         wanted = [hostlist.check_name(name) for name in names]

@@ -1,15 +1,19 @@
 # Copyright: mission_control.job_recovery contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reboot over SSH, once: the node itself compares its boot with the one that is meant."""
+"""Reboot a node that is alive, once: over SSH, where the node itself compares its boot with the one that is meant, or
+by Slurm where the site wants that."""
 
 from __future__ import annotations
 
 from typing import Any, Sequence
 
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes.shell import NodeAnswer, valid_boot_id
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import plans
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import SLURM
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Outcome, Tools, Work
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps import slurm_reboot
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.common import (
     Answers,
     ask_nodes,
@@ -18,6 +22,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     failed,
     identity_words,
     retry,
+    slurm_name,
     slurmd_starts,
     trouble,
 )
@@ -53,25 +58,35 @@ class Reboot:
             if not valid_boot_id(work.intent.get("boot_id")):
                 answers.give(failed(work, "the boot ID of %s is not known, so no reboot is proved" % work.target.name))
         chosen, seconds = answers.guarded()
-        told = ask_nodes(
-            chosen,
-            tools,
-            lambda work: ["reboot", "--if-boot-id", work.intent["boot_id"], *identity_words(work)],
-            min(_ORDER_DEADLINE, seconds),
-        )
-        for work in chosen:
-            answers.give(_outcome(work, tools, told[work.incident]))
+        slurms = [work for work in chosen if tools.settings.nodes.reboot_by == SLURM and slurm_name(work, tools)]
+        helpers = [work for work in chosen if work not in slurms]
+        try:
+            helpers += slurm_reboot.order(slurms, answers, tools, _remembered)
+        except RecoveryError as exc:
+            answers.give_error([work for work in slurms if work in answers.open], exc)
+        _by_helper(helpers, answers, tools, min(_ORDER_DEADLINE, seconds))
         return answers.all()
 
 
-def _outcome(work: Work, tools: Tools, answer: NodeAnswer) -> Outcome:
-    wanted = work.intent["boot_id"]
-    remember = {
-        "boot_id": wanted,
+def _by_helper(works: Sequence[Work], answers: Answers, tools: Tools, seconds: float) -> None:
+    told = ask_nodes(
+        works, tools, lambda work: ["reboot", "--if-boot-id", work.intent["boot_id"], *identity_words(work)], seconds
+    )
+    for work in works:
+        answers.give(_outcome(work, tools, told[work.incident]))
+
+
+def _remembered(work: Work, tools: Tools) -> dict[str, Any]:
+    return {
+        "boot_id": work.intent["boot_id"],
         "slurmd_start_before": work.intent.get("slurmd_start_time"),
         "reboot_at": tools.now(),
         "new_boot_id": "",
     }
+
+
+def _outcome(work: Work, tools: Tools, answer: NodeAnswer) -> Outcome:
+    wanted, remember = work.intent["boot_id"], _remembered(work, tools)
     if answer.error is not None:
         return trouble(work, tools, answer.error)
     told = answer.data.get("boot_id")

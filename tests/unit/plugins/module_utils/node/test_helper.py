@@ -261,6 +261,17 @@ def test_reboot_compares_and_swaps(helper: Helper) -> None:
     assert "--unit=job-recovery-reboot" in order
 
 
+def test_reboot_by_the_sites_own_command(helper: Helper) -> None:
+    helper.config["reboot_command"] = str(helper.folder / "bin/site-reboot")
+    assert helper.refusal("reboot --if-boot-id " + BOOT_ID) == "absent"
+    assert helper.called == []
+    helper._program("bin/site-reboot", "#!/bin/sh\n")
+    assert helper.ask("reboot --if-boot-id " + BOOT_ID)["rebooting"] is True
+    (order,) = helper.called
+    assert order[-1] == helper.config["reboot_command"]
+    assert "systemctl" not in order
+
+
 def test_reboot_that_systemd_does_not_take(helper: Helper) -> None:
     helper.state["run_fails"] = True
     assert helper.refusal("reboot --if-boot-id " + BOOT_ID) == "failed"

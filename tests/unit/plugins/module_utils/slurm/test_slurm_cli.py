@@ -77,6 +77,13 @@ def test_complaints_about_a_requeue(fake: Any, stderr: str, error: type[Recovery
     assert caught.value.fields["cause"] == cause
 
 
+def test_a_reboot_by_slurm_names_neither_asap_nor_a_next_state(fake: Any) -> None:
+    fake.program("scontrol", 'test "$*" = "reboot n[1-2]" || exit 97')
+    SlurmCli(fake.bin_dir).reboot_nodes(["n1", "n2"])
+    with pytest.raises(BadInput):
+        SlurmCli(fake.bin_dir).reboot_nodes([])
+
+
 def test_nodes_by_one_call_in_the_order_asked_for(fake: Any) -> None:
     fake.world({"nodes": {"n1": NODE, "n2": NODE, "n3": NODE, "n4": NODE}})
     nodes = SlurmCli(fake.bin_dir).nodes(["n3", "n1", "n2", "n3"])

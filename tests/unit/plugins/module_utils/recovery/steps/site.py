@@ -59,6 +59,7 @@ class Site:
         self.ports: dict[str, str] = {}  # by address what its SSH port says; nothing by default
         self.bmc: dict[str, PowerState] = {}
         self.bmc_obeys = True
+        self.slurm_obeys = True
         self.writes: list[Any] = []
         self.asked: list[tuple[str, ...]] = []  # address and words of every call of a helper
         self.lost: set[int] = set()
@@ -108,6 +109,15 @@ class Site:
             base = "DOWN" if state == "DOWN" else node.base_state
             flags |= {"DRAIN"} if state == "DRAIN" else set()
             self.nodes_now[name] = replace(node, base_state=base, flags=tuple(sorted(flags)), reason=reason)
+
+    def reboot_nodes(self, names: Sequence[str]) -> None:
+        self._answers()
+        for name in names:
+            self.writes.append((name, "reboot"))
+            node = self.nodes_now[name]
+            if self.slurm_obeys:
+                reason = "%s : reboot issued" % node.reason
+                self.nodes_now[name] = replace(node, flags=(*node.flags, "REBOOT_ISSUED"), reason=reason)
 
     def within(self, _timeout: float) -> Site:
         return self
