@@ -22,11 +22,13 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.error
     RecoveryError,
     Unreadable,
 )
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import losses
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.client import (
     AlreadyExists,
     KubernetesClient,
     path_of,
 )
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.losses import Loss, alike
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.models import (
     JOB_ANNOTATION,
     JobState,
@@ -114,6 +116,8 @@ def plan_rerun(
     nodes_proved_off: Collection[str] = (),
     max_attempts: int = 0,
     completions: Optional[int] = None,
+    loss: Optional[Loss] = None,
+    insist: bool = False,
 ) -> RerunPlan:
     """Whether and as what to run a Job again, from what is there now.
 
@@ -123,6 +127,8 @@ def plan_rerun(
         nodes_proved_off: nodes on which nothing runs, whatever the API server still shows.
         max_attempts: reruns allowed; 0 = as many as asked for.
         completions: of an Indexed Job, else None.
+        loss: what this run lost, where anybody can tell.
+        insist: also a Job that seems to bring its nodes down.
 
     Raises:
         Unreadable: our annotation on it is there and is not what we write.
@@ -136,12 +142,15 @@ def plan_rerun(
     attempt = origin.attempt + 1
     if max_attempts and attempt > max_attempts:
         return RerunPlan(REFUSED, "it has been run again %d times, %d are allowed" % (origin.attempt, max_attempts))
+    suspicion = alike(origin.lost, loss)
+    if suspicion and not insist:
+        return RerunPlan(REFUSED, suspicion)
     alive = [pod for pod in pods if not pod.finished and pod.node not in nodes_proved_off and pod.node]
     if alive:
         named = ", ".join("%s on %s" % (pod.key, pod.node) for pod in alive[:_NAMED_PODS])
         return RerunPlan(WAITING, "%d of its pods may still be running: %s" % (len(alive), named))
     name = rerun_name(origin, attempt, completions)
-    return RerunPlan(DONE, name=name, origin=Origin(origin.uid, origin.name, job.uid, attempt))
+    return RerunPlan(DONE, name=name, origin=Origin(origin.uid, origin.name, job.uid, attempt, lost=loss))
 
 
 def new_job(job: Mapping[str, Any], name: str, origin: Origin) -> dict[str, Any]:
@@ -232,6 +241,8 @@ def rerun(
     nodes_proved_off: Collection[str] = (),
     guard: Optional[Guard] = None,
     dry: bool = False,
+    remembered: Any = None,
+    insist: bool = False,
 ) -> Result:
     """Run the Job `namespace/name` again. Proof: the new Job, with our annotation that names the first one's uid.
 
@@ -239,6 +250,11 @@ def rerun(
         uid: of the Job meant; empty = whichever bears the name.
         guard: called right before each write; raises when this run may not write any more.
         dry: look and plan only.
+        remembered: what an earlier look gave as `loss`; the pods that told it may be gone.
+        insist: also a Job that seems to bring its nodes down.
+
+    Returns:
+        `more`: `new`, the new Job's name or empty; `loss`, what this run lost, as data or None.
     """
     try:
         raw = read_job(client, key)
@@ -246,13 +262,16 @@ def rerun(
         return Result(key, REFUSED, "it is gone: somebody deleted it, or its time to live was over")
     job = job_view(raw)
     try:
-        plan = plan_rerun(job, uid, pods_of(client, job), nodes_proved_off, max_attempts, completions_of(raw))
+        pods = pods_of(client, job)
+        loss = losses.of_pods(job.started_at, pods) or (losses.parse(remembered) if remembered else None)
+        plan = plan_rerun(job, uid, pods, nodes_proved_off, max_attempts, completions_of(raw), loss, insist)
     except Unreadable as exc:
         return Result(key, REFUSED, str(exc), shown(job), shown(job))
     before = shown(job)
     if plan.name is None or plan.origin is None or dry:
         after = {"rerun_as": plan.name} if plan.name else before
-        return Result(key, plan.status, plan.why, before, after, {"new": after["rerun_as"]})
+        more = {"new": after["rerun_as"], "loss": loss.as_data() if loss else None}
+        return Result(key, plan.status, plan.why, before, after, more)
     trouble = _create(client, raw, plan.name, plan.origin, guard)
     if trouble:
         return Result(key, FAILED, trouble, before, before)
@@ -288,7 +307,7 @@ def run(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
                 raise
             except RecoveryError as exc:
                 result = Result(wanted["job"], FAILED, str(exc))
-            results.append(replace(result, more=dict({"new": ""}, **result.more)))
+            results.append(replace(result, more={"new": result.more.get("new", "")}))
     finally:
         client.close()
     return module_result(results, params["tolerate"])

@@ -17,7 +17,7 @@ from typing import Any, Mapping, Optional, Pattern
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils import json_text
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Unreadable
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import causes
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import causes, losses
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.reading import (
     condition,
     controller,
@@ -189,6 +189,7 @@ class JobView:
         owner: `Kind/name` of who made it or runs it in place of the Job controller, or the empty text.
         backoff_limit: failures that the Job bears.
         created_at: when it was made.
+        started_at: when its controller began with it (after a suspension anew).
         deleted: whether somebody deleted it and it is on its way out.
     """
 
@@ -205,6 +206,7 @@ class JobView:
     owner: str = ""
     backoff_limit: int = 6
     created_at: Optional[float] = None
+    started_at: Optional[float] = None
     deleted: bool = False
 
     @property
@@ -223,6 +225,7 @@ class Origin:
         previous: uid of the Job that this one runs again; empty for the first.
         attempt: 0 for the first Job, 1 for its first rerun ...
         rerun_as: the name under which this Job was run again; empty where it was not.
+        lost: what the run before this one lost; None where nobody can tell.
     """
 
     uid: str
@@ -230,14 +233,17 @@ class Origin:
     previous: str = ""
     attempt: int = 0
     rerun_as: str = ""
+    lost: Optional[losses.Loss] = None
 
     def as_text(self) -> str:
         """As it stands in the annotation."""
-        made = {"origin": self.uid, "name": self.name, "attempt": self.attempt}
+        made: dict[str, Any] = {"origin": self.uid, "name": self.name, "attempt": self.attempt}
         if self.previous:
             made["previous"] = self.previous
         if self.rerun_as:
             made["rerun_as"] = self.rerun_as
+        if self.lost is not None:
+            made["lost"] = self.lost.as_data()
         return json.dumps(made, sort_keys=True)
 
 
@@ -348,6 +354,7 @@ def job_view(job: Mapping[str, Any]) -> JobView:
         owner=_job_owner(metadata, spec),
         backoff_limit=limit if isinstance(limit, int) else 6,
         created_at=epoch(metadata.get("creationTimestamp")),
+        started_at=epoch(status.get("startTime")),
         deleted=bool(metadata.get("deletionTimestamp")),
     )
 
@@ -368,6 +375,7 @@ def origin_of(job: JobView) -> Origin:
             previous=_checked(_UID, data["previous"]) if "previous" in data else "",
             attempt=int(_checked(_NUMBER, str(data["attempt"]))),
             rerun_as=_checked(_JOB_NAME, data["rerun_as"]) if "rerun_as" in data else "",
+            lost=losses.parse(data["lost"]) if "lost" in data else None,
         )
     except (ValueError, TypeError, KeyError):
         raise Unreadable(

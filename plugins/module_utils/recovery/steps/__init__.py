@@ -12,6 +12,7 @@ What steps remember for later ones (an incident's memory):
 | `slurm_before`, `jobs`                    | drain        | verify; free_jobs                                     |
 | `job_nodes`                               | drain        | the order: the widest job comes first                 |
 | `boot_id`, `slurmd_start_before`          | reboot, fence | await_boot: the boot that ended, its registration    |
+| `loss`                                    | rerun        | rerun itself: what the pods told while they were there |
 | `evicting_since`                          | await_drained | its own deadline for pods                            |
 | `reboot_at`, `power_off_at`, `power_on_at`| reboot, fence, power_on | the timeline                               |
 | `evidence`                                | save_evidence, verify | people: the folder on the controller         |

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import jobs as kubernetes_jobs
@@ -30,7 +31,8 @@ class Rerun(Plain):
 
     Waits while pods of the old Job may still run: on a lost node, until that is fenced or back, as the old and the new
     Job would write to the same files.
-    Proof: the new Job. Remembers: `rerun_as`, its `namespace/name`.
+    Failed for a Job that loses its nodes alike again and again (see `kubernetes.losses`), unless a person asks for it.
+    Proof: the new Job. Remembers: `rerun_as`, its `namespace/name`; while it waits, `loss`.
     """
 
     name = plans.RERUN
@@ -43,9 +45,17 @@ class Rerun(Plain):
 def _rerun(work: Work, tools: Tools) -> Outcome:
     if tools.kubernetes is None:
         return failed(work, "this site has no Kubernetes")
-    result = kubernetes_jobs.rerun(tools.kubernetes, work.target.name, work.target.uid, guard=lambda: tools.guard(work))
+    result = kubernetes_jobs.rerun(
+        tools.kubernetes,
+        work.target.name,
+        work.target.uid,
+        guard=lambda: tools.guard(work),
+        remembered=work.memory.get("loss"),
+        insist=work.fault_kind == "requested",
+    )
     if result.status == outcome.WAITING:
-        return retry(work, tools, "%s: %s" % (result.name, result.why), _PODS_AGAIN)
+        loss = {"loss": result.more["loss"]} if result.more.get("loss") else {}
+        return replace(retry(work, tools, "%s: %s" % (result.name, result.why), _PODS_AGAIN), remember=loss)
     if result.status != outcome.DONE:
         return outcome_of(work, tools, result)
     namespace = work.target.name.partition("/")[0]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +14,12 @@ from typing import Any, Iterator, Optional
 import pytest
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Unreachable
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.client import KubernetesClient
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.losses import Loss
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.models import (
+    JOB_ANNOTATION,
     NODE_ANNOTATION,
     OUT_OF_SERVICE,
+    Origin,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import plans
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import NodeSign
@@ -384,6 +388,29 @@ def test_a_rerun_waits_for_pods_on_a_lost_node(cluster: Cluster) -> None:
     assert cluster.act(late(rerun_work())).status == "failed"
     cluster.api.take("/api/v1/namespaces/a/pods/train-0")
     assert cluster.act(rerun_work()).status == "done"
+
+
+def test_a_job_that_brings_down_one_node_after_the_other_is_not_rerun(cluster: Cluster) -> None:
+    lost = Loss(("k2",), "DeletionByTaintManager", 60.0)
+    job = test_kubernetes_jobs.server_job("FailureTarget")
+    job["metadata"]["annotations"][JOB_ANNOTATION] = Origin("u0", "train", "u0", 1, lost=lost).as_text()
+    job["status"]["startTime"] = "2026-11-30T10:00:00Z"
+    cluster.api.put(JOB, job)
+    target = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
+    disrupted = {**target, "lastTransitionTime": "2026-11-30T10:02:00Z"}
+    pod = {"kind": "Pod", "metadata": {"labels": {"controller-uid": "u1"}}, "spec": {"nodeName": "k1"}}
+    cluster.api.put("/api/v1/namespaces/a/pods/train-0", {**pod, "status": {"conditions": [disrupted]}})
+    outcome = cluster.act(rerun_work())
+    assert (outcome.status, cluster.writes) == ("failed", [])
+    assert "it lost k2 and, run again, k1 in the same way" in outcome.why
+    asked = cluster.act(rerun_work(fault_kind="requested"))  # a person knows better: it only waits for the pod
+    assert (asked.status, asked.remember["loss"]["nodes"]) == ("waiting", ["k1"])
+    cluster.api.take("/api/v1/namespaces/a/pods/train-0")
+    again = rerun_work(memory=asked.remember)
+    assert cluster.act(again).status == "failed"  # its pods are gone, and what they told is remembered
+    new = cluster.act(replace(again, fault_kind="requested")).remember["rerun_as"].partition("/")[2]
+    record = cluster.api.see("/apis/batch/v1/namespaces/a/jobs/" + new)["metadata"]["annotations"][JOB_ANNOTATION]
+    assert json.loads(record)["lost"] == {"nodes": ["k1"], "how": "DeletionByTaintManager", "after": 120}
 
 
 def test_what_may_not_be_rerun(cluster: Cluster) -> None:
