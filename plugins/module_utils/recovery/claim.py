@@ -12,17 +12,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Mapping, Optional, Sequence
 
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Unreadable
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.models import origin_of
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import (
     breaker,
     decide,
     gates,
     holds,
-    job_runs,
+    job_history,
     looks,
     observe,
-    opt_in,
     plans,
     present,
     stop,
@@ -41,7 +38,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     target_key,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.store import Store
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.looks import JobLook, Look
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.looks import Look
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import REPORT, Settings
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import (
     Lost,
@@ -50,8 +47,6 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     Wait,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.text import printable
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import hostlist
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.suspects import End
 
 _RETRY_UNREADABLE = 15.0  # seconds until an incident whose target cannot be looked at is looked at again
 _RETRY_REFUSED = 60.0  # until one that may not go on is asked for again
@@ -450,25 +445,21 @@ class Claimer:
         return self._store.machines.resolve(looks.SLURM, names)
 
     def _past_of(self, names: Sequence[str]) -> dict[str, observe.Past]:
-        """Failed runs of jobs that were requeued, and since when a node's failures count: its last return."""
-        runs = self._store.incidents.failed_runs(self._tools.now() - self._settings.limits.suspect_window)
-        machines = self._machines_of(names)
-        return {name: past_of(name, runs, self._last_return(machines.get(name))) for name in names}
-
-    def _last_return(self, machine: Optional[Machine]) -> float:
-        key = target_key(Target(NODE, machine.name), looks.SLURM, machine.name) if machine is not None else ""
-        return self._store.incidents.last_closed(key, 0) or 0.0
+        """What is known of the jobs of these nodes, by Slurm's names."""
+        since = self._tools.now() - self._settings.limits.suspect_window
+        return job_history.of_nodes(self._store, self._machines_of(names), names, since)
 
     def _history(self, subject: _Subject, kind: str, look: Look, together: int) -> History:
         store, limits = self._store, self._settings.limits
         number = subject.incident.id if subject.incident else 0
         if subject.target.kind == JOB:
-            former = self._former(subject, look)
+            known = job_history.of_job(store, subject.key, look, limits)
             return History(
                 stopped=self._stopped,
                 restored=self._restored,
-                attempts=self._attempts(subject, look, former),
-                former=tuple(former),
+                attempts=known.attempts,
+                former=known.former,
+                followed=known.followed,
                 failures=breaker.failures(store, subject.target.kind, limits),
             )
         machine = subject.machine.name if subject.machine else ""
@@ -485,41 +476,6 @@ class Claimer:
             machines=len(store.machines.all()),
             failures=breaker.failures(store, subject.target.kind, limits),
         )
-
-    def _former(self, subject: _Subject, look: Look) -> list[Mapping[str, Any]]:
-        """What earlier incidents remember that restarted this very job of Slurm, the newest first."""
-        job = look.job if isinstance(look, JobLook) else None
-        return job_runs.of_this_job(self._store.incidents.restarted(subject.key, plans.REQUEUE), job)
-
-    def _attempts(self, subject: _Subject, look: Look, former: Sequence[Mapping[str, Any]]) -> int:
-        """How often the job was restarted. A Kubernetes Job has another name each time: its annotation counts, too."""
-        job = look.kubernetes if isinstance(look, JobLook) else None
-        if job is None:
-            return len(former) + self._attempts_before(look)
-        counted = self._store.incidents.attempts(subject.key, plans.RERUN)
-        try:
-            return max(counted, origin_of(job).attempt)
-        except Unreadable:  # whoever wrote it there: nobody can tell any more
-            return self._settings.limits.max_attempts
-
-    def _attempts_before(self, look: Look) -> int:
-        """Restarts of the jobs that this one followed as their successor: a chain has its attempts together."""
-        job = look.job if isinstance(look, JobLook) else None
-        if job is None or gates.consent_of(look).mode != opt_in.SINGLETON:
-            return 0
-        before = self._store.incidents.released(job.id) or {}
-        same_user = (before.get("job_seen") or {}).get("uid") == job.uid
-        return int(before["attempt"][0]) if same_user and before.get("attempt") else 0
-
-
-def past_of(name: str, runs: Sequence[Mapping[str, Any]], since: float) -> observe.Past:
-    """What the ledger's failed runs say of one node. Pure."""
-    ends = [
-        End(str(run["job"]), str(run["user"]), str(run["state"]), int(run["at"]), int(run["started"]))
-        for run in runs
-        if name in hostlist.expand(str(run["nodes"]))
-    ]
-    return observe.Past(tuple(ends), since)
 
 
 def _gives_way(known: Incident, fault: Fault) -> bool:

@@ -58,6 +58,7 @@ class History:
         reboots: other incidents' reboots of this node within the reboot window.
         restarts: other incidents' restarts of a daemon on it within the reboot window.
         attempts: restarts of this job so far.
+        followed: the successor that was released for this very run of the job, empty where none was.
         former: what earlier incidents that restarted this job remember, the newest first; see `job_runs`.
         alike: other targets with a fault of this kind within the window of `common_cause`.
         held: other nodes that we hold out of service (or would hold, when observing).
@@ -73,6 +74,7 @@ class History:
     reboots: int = 0
     restarts: int = 0
     attempts: int = 0
+    followed: str = ""
     former: tuple[Mapping[str, Any], ...] = ()
     alike: int = 0
     held: int = 0
@@ -248,6 +250,8 @@ def attempts(case: Case) -> str:
     """Restarted often enough."""
     if not isinstance(case.look, JobLook):
         return ""
+    if case.history.followed:
+        return "job %s was released to follow it" % case.history.followed
     limit = attempts_allowed(case)
     if case.history.attempts >= limit:
         return "restarted %d times, the limit is %d" % (case.history.attempts, limit)

@@ -66,6 +66,14 @@ def of_this_job(memories: Sequence[Memory], job: Optional[Job]) -> list[Memory]:
     return found
 
 
+def followed_by(memories: Sequence[Memory], job: Optional[Job]) -> str:
+    """The successor that was released for the run that the job shows now; the empty text where none was."""
+    for memory in of_this_job(memories, job):
+        if job is None or memory.get("job_seen", {}).get("restart_count") == (job.restart_count or 0):
+            return str(memory.get("successor", ""))
+    return ""
+
+
 def is_another(memory: Memory, uid: Optional[int], restart_count: int) -> bool:
     """Whether the job that has the number now cannot be the one that the incident is about."""
     seen = memory.get("job_seen") or {}

@@ -627,6 +627,20 @@ def test_a_job_that_fails_the_same_way_elsewhere_is_told_and_left(engine: Engine
     assert engine.claim(job_fault("7"))["attached"]
 
 
+def test_a_failure_that_lasts_releases_one_successor(engine: Engine) -> None:
+    """Slurm shows the failed job for minutes, its source tells of it each minute, and two jobs wait to follow it."""
+    comment = '{"APS":{"auto_resume_mode":"singleton_dependency"}}'
+    engine.world.job_list["7"] = failed_job(name="train", comment=comment)
+    for number in (8, 9):
+        follows = Job(number, "PENDING", uid=1000, name="train", partition="main", comment=comment, priority=0)
+        engine.world.job_list[str(number)] = replace(follows, state_reason="JobHeldUser")
+    claimed = engine.claim(job_fault("7"))
+    assert claimed["incidents"][0]["plan"] == "release_successor"
+    engine.run(claimed)
+    engine.world.job_list["8"] = replace(engine.world.job_list["8"], state="RUNNING", state_reason=None, priority=1)
+    assert gate(engine.claim(job_fault("7"))) == ["attempts"]
+
+
 def test_a_chain_of_successors_has_its_attempts_together(engine: Engine) -> None:
     comment = '{"APS":{"auto_resume_mode":"singleton_dependency","max_requeue_times":2}}'
     for number in (7, 8, 9):

@@ -373,6 +373,7 @@ ROWS: list[tuple[str, Case, str]] = [
     ("opt_in", case(job("PENDING", comment=SINGLETON), kind="stale_spool"), ""),
     # attempts
     ("attempts", case(job(), history={"attempts": 1}), ""),
+    ("attempts", case(job(), history={"followed": "8"}), "job 8 was released to follow it"),
     ("attempts", case(job(), history={"attempts": 2}), "restarted 2 times, the limit is 2"),
     (
         "attempts",

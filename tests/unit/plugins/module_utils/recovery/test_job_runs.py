@@ -71,6 +71,21 @@ def test_another_job_of_the_same_number(seen: dict, uid: Optional[int], restarts
     assert job_runs.is_another({"job_seen": seen}, uid, restarts) is another
 
 
+FOLLOWED = [
+    ([], 0, ""),
+    ([{**memory(0), "successor": 8}], 0, "8"),
+    ([{**memory(0), "successor": 8}], 1, ""),  # it was requeued since, and failed anew
+    ([{**memory(1), "successor": 9}, {**memory(0), "successor": 8}], 1, "9"),
+    ([{**memory(3), "successor": 8}], 0, ""),  # another job's number
+    ([{**memory(0, uid=6), "successor": 8}], 0, ""),
+]
+
+
+@pytest.mark.parametrize(("memories", "restarts", "successor"), FOLLOWED)
+def test_one_failure_has_one_successor(memories: list, restarts: int, successor: str) -> None:
+    assert job_runs.followed_by(memories, Job(7, "FAILED", restart_count=restarts, uid=5)) == successor
+
+
 def ran(state: str, code: Optional[str], *nodes: str) -> dict[str, Any]:
     return job_runs.remembered(Job(7, state, exit_code=code, nodes=nodes, uid=5))
 
