@@ -455,6 +455,8 @@ def _slurm_owner(case: Case, look: NodeLook) -> str:
 
 def _kubernetes_owner(case: Case, look: NodeLook) -> str:
     node = look.kubernetes
+    if look.kubernetes_deleted:
+        return "somebody deleted the node from Kubernetes; if that is meant, run site.yml again"
     if node is None:
         known = look.machine is not None and look.machine.kubernetes_name
         why = look.unknown.get(looks.KUBERNETES)

@@ -72,6 +72,7 @@ class NodeLook:
         reservations: Slurm's that have the node, active and to come; None where nobody looked.
         stuck_jobs: ids of jobs that are COMPLETING on it past their time, None where nobody looked.
         failures: the last runs of jobs on it that failed in a row, oldest first, None where nobody looked.
+        kubernetes_deleted: Kubernetes says that it has no such node; then `kubernetes` is None and nothing is unknown.
         long_silent: the event source that probes it has not heard it for `limits.silence` seconds.
     """
 
@@ -84,6 +85,7 @@ class NodeLook:
     reservations: Optional[tuple[Reservation, ...]] = None
     stuck_jobs: Optional[tuple[str, ...]] = None
     failures: Optional[tuple[End, ...]] = None
+    kubernetes_deleted: bool = False
     long_silent: bool = False
     unknown: Mapping[str, str] = field(default_factory=dict)
 

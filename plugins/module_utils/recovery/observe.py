@@ -442,10 +442,12 @@ def _node_look(machine: Optional[Machine], found: _Found) -> NodeLook:
     if shell is not None and not shell.answers:
         unknown[looks.SHELL] = "the node's helper does not answer"
     of_jobs = _part(found.jobs, machine.slurm_name, looks.JOBS, unknown) or {}
+    deleted = isinstance(found.views.get(machine.kubernetes_name), Absent)
     return NodeLook(
         machine=machine,
+        kubernetes_deleted=deleted,
         slurm=_part(found.slurm, machine.slurm_name, looks.SLURM, unknown),
-        kubernetes=_part(found.views, machine.kubernetes_name, looks.KUBERNETES, unknown),
+        kubernetes=None if deleted else _part(found.views, machine.kubernetes_name, looks.KUBERNETES, unknown),
         shell=shell,
         power=PowerLook(power.state, power.uuid) if power is not None else None,
         stuck_pods=_part(found.pods, machine.kubernetes_name, looks.PODS, unknown),

@@ -60,7 +60,7 @@ def is_well(look: Look) -> bool:
     """Whether an escalated incident's target needs nobody any more. What cannot be looked at is not well."""
     if isinstance(look, NodeLook):
         slurm, kubernetes = look.slurm, look.kubernetes
-        if look.unknown or (slurm is None and kubernetes is None):
+        if look.unknown or look.kubernetes_deleted or (slurm is None and kubernetes is None):
             return False
         slurm_well = slurm is None or (slurm.understood and slurm.responding and not slurm.out_of_service)
         return slurm_well and (kubernetes is None or (kubernetes.ready == "True" and not kubernetes.unschedulable))

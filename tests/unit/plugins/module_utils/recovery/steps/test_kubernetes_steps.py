@@ -21,7 +21,8 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.kuber
     OUT_OF_SERVICE,
     Origin,
 )
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import plans
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import observe, plans, present
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import Target
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import NodeSign
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Outcome, Work
 from ansible_collections.mission_control.job_recovery.tests.unit.plugins.module_utils.kubernetes import (
@@ -107,6 +108,21 @@ def test_cordon_and_uncordon(cluster: Cluster) -> None:
     assert len(cluster.writes) == 1
     assert cluster.act(cluster.work("uncordon")).status == "done"
     assert not cluster.node["spec"].get("unschedulable")
+
+
+@pytest.mark.parametrize(
+    ("answer", "deleted", "unknown"), [(200, False, False), (404, True, False), (503, False, True), (403, False, True)]
+)
+def test_a_node_that_somebody_deleted_is_told_from_one_that_nobody_can_look_at(
+    cluster: Cluster, answer: int, deleted: bool, unknown: bool
+) -> None:
+    if answer != 200:
+        cluster.api.tell("GET", NODE, answer, status(answer), times=9)
+    target, tools = Target("node", "k1"), cluster.site.tools(cluster.client)
+    look = observe.look_at_nodes({target: cluster.machine}, {target: "kubernetes_node_not_ready"}, tools, False)[target]
+    assert (look.kubernetes_deleted, "kubernetes" in look.unknown) == (deleted, unknown)
+    assert (look.kubernetes is None) is (deleted or unknown)
+    assert not (deleted and present.is_well(look))
 
 
 def test_somebody_elses_cordon(cluster: Cluster) -> None:
