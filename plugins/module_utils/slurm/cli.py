@@ -306,9 +306,10 @@ def next_argv(operation: Operation[Any], output: Output | None) -> Any:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
+    """Kill a command that has not ended; its pipes are read to their end, so that nothing of it stays open."""
     if process.returncode is None:
         _kill_group(process.pid)
-        await asyncio.wait((asyncio.ensure_future(process.wait()),), timeout=_REAP_SECONDS)
+        await asyncio.wait((asyncio.ensure_future(process.communicate()),), timeout=_REAP_SECONDS)
 
 
 def _reap(process: subprocess.Popen[bytes]) -> None:
