@@ -10,6 +10,7 @@ whose lease ends, or an open incident that was not begun: both are taken up agai
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, Mapping, Optional, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import (
@@ -231,8 +232,8 @@ class Claimer:
         if incident is None:
             self._store.claims.drop(subject.key, self._token)
             return
-        room = self._room(case)
-        self._write_decision(incident, decision, room, request if subject.incident else None)
+        asked = {**changes.asked(request), "suggested": fault.suggested} if subject.incident else {}
+        self._write_decision(incident, decision, self._room(case), asked)
 
     def _open(self, fault: Fault, subject: _Subject, request: Request) -> Optional[Incident]:
         try:
@@ -277,7 +278,7 @@ class Claimer:
 
     def _needs_full_look(self, subject: _Subject) -> bool:
         incident = _incident(subject)
-        return not incident.acted and incident.state != ESCALATED
+        return incident.state != ESCALATED and not (incident.acted and incident.plan)
 
     def _continue(self, subjects: Sequence[_Subject], scheduler: str, full: bool) -> None:
         if not subjects:
@@ -375,37 +376,39 @@ class Claimer:
         return gates.allowed_at_once(case.history.machines, self._settings.limits)
 
     def _write_decision(
-        self, incident: Incident, decision: decide.Decision, room: Optional[int], asked: Optional[Request] = None
+        self,
+        incident: Incident,
+        decision: decide.Decision,
+        room: Optional[int],
+        asked: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         """Write what is done, or that it is waited for, or that a person gets it.
 
         Args:
             room: how many nodes may be held out of service; None for any number.
-            asked: a person's wish to go on with an incident that was left to him; nothing that it remembered of the
-                repair before holds any more.
+            asked: columns of a person's wish to go on with an incident that was left to him; nothing that it remembered
+                of the repair before holds any more.
         """
         memory = {**({} if asked else incident.memory), **decision.memory}
         if decision.plan:
             step = decide.first_step(decision.plan, {})
-            again = incident.round > 0 or bool(incident.plan)
-            change = changes.plan(decision.plan, step, decision.why, memory, new_round=again)
-            change.update(changes.asked(asked) if asked else {})
+            again = incident.round > 0 or incident.acted or bool(incident.plan)
+            change = {**changes.plan(decision.plan, step, decision.why, memory, new_round=again), **asked}
             room = room if decide.holds_node(decision.plan) else None
             if holds.take(self._store, self._settings.limits, incident, self._token, change, room):
                 self._hand_out(incident, decision.plan, step)
             else:
-                self._no_room(incident, asked is None)
+                self._no_room(incident, not asked)
             return
+        told = {"incident": incident.id, "target": incident.target.name, "why": decision.why}
         if decision.wait is not None:
-            self._store.claims.decide(incident, self._token, changes.wait(decision.wait, decision.why, memory))
-            self._answer.waiting.append(
-                {"incident": incident.id, "target": incident.target.name, "why": decision.why}
-            )
+            # what it did before is over: when it goes on it is decided anew
+            change = {**changes.wait(decision.wait, decision.why, memory), "plan": "", "step": "", **asked}
+            self._answer.waiting.append(told)
         else:
-            self._store.claims.decide(incident, self._token, changes.escalate(decision.why, memory))
-            self._answer.ended.append(
-                {"incident": incident.id, "target": incident.target.name, "why": decision.why}
-            )
+            change = {**changes.escalate(decision.why, memory), **asked}
+            self._answer.ended.append(told)
+        self._store.claims.decide(incident, self._token, change)
         self._store.claims.drop(incident.key, self._token)
 
     def _no_room(self, incident: Incident, fresh: bool) -> None:

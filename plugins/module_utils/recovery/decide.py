@@ -150,7 +150,7 @@ def ends_closed(plan: str) -> bool:
 def _wanted(case: Case) -> str:
     """What to begin from: the kind of fault, or the remediation that a person or the site asks for instead."""
     usual = KINDS[case.kind].remediation if case.kind in KINDS else ""
-    if case.kind == REQUESTED or (case.suggested and case.suggested != usual):
+    if case.by_hand or case.kind == REQUESTED or (case.suggested and case.suggested != usual):
         return case.suggested
     return case.kind
 

@@ -477,6 +477,30 @@ def test_a_person_may_go_on_at_once_with_what_was_left_to_him(engine: Engine, st
     assert "left" not in found.memory  # what the repair before remembered holds no longer
 
 
+def test_what_a_person_asked_for_may_have_to_wait(engine: Engine, store: Store) -> None:
+    """It was left to him after steps, and by now the node is silent and nobody can prove its BMC."""
+    engine.world.freeze("node1")
+    claimed = engine.claim(fault_of("node1"))
+    number = claimed["incidents"][0]["incident"]
+    engine.run(claimed, {"verify": lambda work, tools: Outcome(work.incident, FAILED, "a GPU is missing")})
+    engine.world.powers.clear()
+    asked = engine.claim(fault_of("node1", kind="requested"), Request("bob", "once more", ("cooldown",)))
+    assert [each["incident"] for each in asked["waiting"]] == [number]
+    engine.release(asked["token"])
+    found = store.incidents.get(number)
+    assert found is not None
+    assert (found.state, found.plan, found.request.by) == ("waiting", "", "bob")
+    engine.world.state("node1", "IDLE", "DRAIN", reason=found.reason)
+    engine.world.banners["ssh-node1"] = "banner"
+    again = engine.due(number)
+    assert again["incidents"][0]["plan"] == "reboot_over_ssh"
+    steps = engine.run(again)
+    assert steps["drain"].acted[0].intent == {}  # steps are begun anew, not where the repair before ended
+    found = store.incidents.get(number)
+    assert found is not None
+    assert (found.state, found.round) == ("closed", 1)
+
+
 def test_failed_repairs_in_a_row_stop_repairing(engine: Engine, store: Store) -> None:
     for name in ("node1", "node2", "node3"):
         engine.world.freeze(name)

@@ -198,6 +198,26 @@ def test_a_place_for_a_reboot_goes_to_the_widest_job(engine: Engine, store: Stor
     assert [work.target.name for work in fence.acted] == ["node2"]
 
 
+def test_a_place_for_a_reboot_is_kept_until_the_node_is_back(engine: Engine, store: Store) -> None:
+    limited(engine, blast_radius_percent=100.0, common_cause_nodes=100, max_parallel_reboots=1)
+    for name in ("node1", "node2"):
+        engine.world.freeze(name)
+    wait = Wait("time", {}, 0.0)
+    first = engine.claim(fault_of("node1"))
+    engine.run(first, {"await_boot": lambda work, tools: Outcome(work.incident, WAITING, "boots", wait)})
+    second = engine.claim(fault_of("node2"))
+    steps = engine.run(second)
+    assert steps["fence"].acted == []
+    held = store.incidents.get(second["incidents"][0]["incident"])
+    assert held is not None
+    assert (held.step, held.why) == ("fence", "1 nodes reboot already")
+    number = first["incidents"][0]["incident"]
+    booted = engine.run(engine.due(number))
+    assert booted["await_boot"].acted
+    steps = engine.run(engine.due(held.id))
+    assert [work.target.name for work in steps["fence"].acted] == ["node2"]
+
+
 # ---- observing ----
 
 FAULTS: list[tuple[str, str, Callable[[Engine], None]]] = [
