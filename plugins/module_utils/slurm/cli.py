@@ -120,7 +120,7 @@ class Slurm:
         return self._run(self._commands.all_jobs(before))
 
     def restarted(self) -> Any:
-        """Return the ids of the PENDING jobs that ran before."""
+        """Return the ids of the jobs in the queue that were requeued before."""
         return self._run(self._commands.restarted())
 
     def accounting(

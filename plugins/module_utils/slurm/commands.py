@@ -343,7 +343,8 @@ class Commands:
 
     def restarted(self) -> Operation[frozenset[int]]:
         """See `Slurm.restarted`."""
-        argv = ["squeue", "--all", "--noheader", "--states=PENDING", "--Format=JobID:20,RestartCnt:20"]
+        argv = ["squeue", "--all", "--noheader", "--states=PENDING,RUNNING,SUSPENDED",
+                "--Format=JobID:20,RestartCnt:20"]
         rows = [line.split() for line in check((yield argv), "read the restarts of jobs").text.splitlines()]
         if not all(len(row) == 2 and row[0].isdigit() and row[1].isdigit() for row in rows):
             raise Unreadable("squeue does not answer with ids and restarts of jobs")

@@ -166,6 +166,7 @@ class SlurmWatch:
         confirmed = await self._confirmed(list(new), settings.jobs == "all")
         self._jobs = {**lasting, **{fault: new[fault] for fault in confirmed}}
         self._restarted.update(fault.name for fault in confirmed)
+        self._restarted.update(name for name, state in looked.queued.items() if state.id in ran)
         faulty = {fault.name for fault in self._jobs}
         self._restarted = {name for name in self._restarted if name in looked.queued or name in faulty}
         self._all, self._asked_at = looked, self._steady() if again else self._asked_at

@@ -44,7 +44,7 @@ elif tool == "squeue" and "--json" in arguments:
         {"job_id": job["id"], "job_state": [job["state"]], "comment": job["comment"], "nodes": job["nodes"]}
         for job in world["jobs"]
     ]}))
-elif tool == "squeue" and "--states=PENDING" in arguments:
+elif tool == "squeue" and "--states=PENDING,RUNNING,SUSPENDED" in arguments:
     pass  # nothing waits
 elif tool == "squeue":
     line = [word for word in arguments if word.startswith("--format=")][0][len("--format="):]

@@ -57,7 +57,7 @@ def test_a_damaged_answer_is_no_answer(fake: Any, text: str) -> None:
 ])
 def test_jobs_that_ran_before(fake: Any, said: str, found: set[int]) -> None:
     (fake.folder / "jobs").write_text(said, encoding="utf-8")
-    asked = "--all --noheader --states=PENDING --Format=JobID:20,RestartCnt:20"
+    asked = "--all --noheader --states=PENDING,RUNNING,SUSPENDED --Format=JobID:20,RestartCnt:20"
     fake.program("squeue", '[[ "$*" == "%s" ]] || exit 97; cat %s/jobs' % (asked, fake.folder))
     assert SlurmCli(fake.bin_dir).restarted() == found
 

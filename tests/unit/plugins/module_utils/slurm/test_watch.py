@@ -300,3 +300,12 @@ def test_a_requeued_job_whose_script_hides_its_failed_launch():
     read = cluster.details_read
     assert watching.look() == [("stale_spool", ["1"], "requeue_job")]
     assert cluster.details_read == read + 1  # of the job that was never requeued nothing is read
+
+
+def test_a_job_that_was_requeued_before_the_service_started_is_known_to_be_one():
+    cluster = Cluster(queued={1: job(1, "RUNNING", restart_count=1, submit=2), 2: job(2, "RUNNING", restart_count=0)})
+    watching = Watching(cluster)
+    assert watching.look() == []
+    cluster.queued = {}
+    cluster.ended = {1: job(1, "COMPLETED", restart_count=1, submit=2), 2: job(2, "COMPLETED")}
+    assert watching.look() == [("stale_spool", ["1"], "requeue_job")]
