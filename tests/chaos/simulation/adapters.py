@@ -24,12 +24,14 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.power import redfish
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.http import Reply
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import PowerSettings
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import queue
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import (
     AccountingRecord,
     Job,
     JobState,
     Node,
     NodeEvent,
+    NodeGroup,
     NodeState,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.reservations import Reservation
@@ -60,9 +62,12 @@ class Slurm:
         self._look("nodes")
         return [self.ctld.nodes[name] for name in (names or self.ctld.nodes) if name in self.ctld.nodes]
 
-    def node_states(self, partitions: Optional[Iterable[str]] = None) -> list[NodeState]:
-        self._look("node_states")
-        return [NodeState(node.name, node.base_state, node.flags, node.reason) for node in self.ctld.nodes.values()]
+    def node_groups(self) -> list[NodeGroup]:
+        self._look("node_groups")
+        return [NodeGroup(node.name, node.base_state, node.flags, node.reason) for node in self.ctld.nodes.values()]
+
+    def node_states(self) -> list[NodeState]:
+        return [state for group in self.node_groups() for state in group.states]
 
     def node_events(self, names: Iterable[str], since: int) -> list[NodeEvent]:
         self._look("node_events")
@@ -80,6 +85,27 @@ class Slurm:
         self._look("jobs")
         return [self.ctld.jobs[number] for number in map(int, map(str, ids)) if number in self.ctld.jobs]
 
+    def all_jobs(self, before: queue.Jobs) -> queue.Jobs:
+        states = {repr(state): state for state in self.job_states()}
+        changed = frozenset(queue.job_name(states[line]) for line in set(states) - set(before.lines))
+        return queue.Jobs(states, changed)
+
+    def restarted(self) -> frozenset[int]:
+        self._look("restarted")
+        return frozenset(job.id for job in self.ctld.jobs.values() if job.state == "PENDING" and job.restart_count)
+
+    def jobs_on(self, nodes: Iterable[str]) -> list[Job]:
+        self._look("jobs_on")
+        return [job for job in self.ctld.jobs.values() if job.on_nodes and set(nodes) & set(job.nodes)]
+
+    def submissions(self, uids: Iterable[int], since: int) -> list[AccountingRecord]:
+        self._look("submissions")  # nobody depends on anything here
+        return []
+
+    def waiting_jobs(self, uid: int) -> list[Job]:
+        self._look("waiting_jobs")
+        return [job for job in self.ctld.jobs.values() if job.uid == uid and job.state == "PENDING"]
+
     def job_states(
         self, ids: Any = None, nodes: Optional[Iterable[str]] = None, only_states: bool = False
     ) -> list[JobState]:
@@ -95,7 +121,7 @@ class Slurm:
             if (wanted is None or str(job.id) in wanted) and (on is None or on & set(job.nodes))
         ]  # fmt: skip
 
-    def accounting(self, ids: Any = None, since: Optional[int] = None, steps: bool = False) -> list[AccountingRecord]:
+    def accounting(self, ids: Any = None, since: Optional[int] = None, steps: bool = False, nodes: Any = None) -> list:
         self._look("accounting")
         wanted = None if ids is None else {str(name) for name in ids}
         return [record for record in self.ctld.records if wanted is None or str(record.id) in wanted]
@@ -115,7 +141,8 @@ class Slurm:
         self._act("release", lambda: self.ctld.begin_now(int(str(job))))
 
     def update_job(self, job: Any, start_now: bool = False, **_more: Any) -> None:
-        self._act("start", lambda: self.ctld.begin_now(int(str(job))))
+        begin = self.ctld.begin_now if start_now else int
+        self._act("start" if start_now else "comment", lambda: begin(int(str(job))))
 
     def _look(self, what: str) -> None:
         self.points.reach(LOOK, "slurm " + what)

@@ -126,14 +126,14 @@ class Controller:
     def _play(self, request: dict[str, Any]) -> None:
         """The tasks of the role `advance`."""
         process = self.site.points.running
-        process.step = CLAIM
+        process.begin(CLAIM)
         claimed = incident.run({**_NOTHING, **request, "state": "claimed"}, False)
         if not claimed["incidents"]:
             return
         try:
             frame.run({"steps": claimed["steps"], "token": claimed["token"], "settings": None}, False)
         finally:
-            process.step = RELEASE
+            process.begin(RELEASE)
             incident.run({**_NOTHING, "state": "released", "token": claimed["token"]}, False)
 
     @contextmanager

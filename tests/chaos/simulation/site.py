@@ -28,6 +28,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import (
     LedgerSettings,
     Limits,
+    NodeSettings,
     Scope,
     Settings,
 )
@@ -109,6 +110,7 @@ class Site:
         settings = Settings(
             cluster="lab", mode="act", stop_file=str(state_dir / "STOP"), state_dir=str(state_dir),
             scope=Scope(partitions=("main",)), ledger=self.ledger.settings, limits=self._limits,
+            nodes=NodeSettings(evidence_kib=0),
         )  # fmt: skip
         return Controller(name, settings, self)
 
@@ -284,7 +286,7 @@ def _put_in_place(site: Site, patch: pytest.MonkeyPatch) -> None:
     find = frame.find_step
 
     def find_step(name: str) -> Any:
-        site.points.running.step = name
+        site.points.running.begin(name)
         return find(name)
 
     patch.setattr(frame, "find_step", find_step)

@@ -31,6 +31,7 @@ class Strike:
         number: it falls at the so-manieth point that fits.
         label: only points whose label begins so; empty: any.
         step: only while this step is being done; empty: any time.
+        after: only when the process has passed a point with such a label in the same step.
     """
 
     how: str
@@ -38,6 +39,7 @@ class Strike:
     seconds: float = 45.0
     label: str = ""
     step: str = ""
+    after: str = ""
 
     def __str__(self) -> str:
         where = "%s in %s" % (self.label or "any point", self.step or "anything")
@@ -52,6 +54,12 @@ class Process:
     name: str
     dead: bool = False
     step: str = ""
+    trail: list[str] = field(default_factory=list)  # the labels that it passed in this step
+
+    def begin(self, step: str) -> None:
+        """It does another step from now on."""
+        self.step = step
+        self.trail.clear()
 
 
 class Died(BaseException):
@@ -107,6 +115,7 @@ class Points:
                 raise Died(process, strike.how == HEAD)
             if process.dead:
                 raise Died(process)
+        process.trail.append("%s %s" % (kind, label))
 
     def die(self) -> None:
         """The process that runs now is killed."""
@@ -118,6 +127,8 @@ class Points:
         found = []
         for strike in self.strikes:
             if not label.startswith(strike.label) or strike.step not in ("", process.step):
+                continue
+            if strike.after and not any(passed.startswith(strike.after) for passed in process.trail):
                 continue
             self._seen[id(strike)] += 1
             due = self._seen[id(strike)] >= strike.number

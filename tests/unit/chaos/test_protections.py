@@ -15,7 +15,7 @@ from typing import Any, Callable
 
 import pytest
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.power import redfish
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import dispatch, frame, gates, stop
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import dispatch, frame, holds, stop
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.frame import Frame, Guard
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.store import (
     Claims,
@@ -38,6 +38,7 @@ from ansible_collections.mission_control.job_recovery.tests.chaos.simulation.sto
 from ansible_collections.mission_control.job_recovery.tests.chaos.simulation.strikes import KILL, PAUSE, Strike
 
 Patch = pytest.MonkeyPatch
+BEGUN = "sql INSERT INTO steps"  # the step was written down, its act comes
 FREEZE = Blow(10, "freeze", "node1")
 JOBS = (JobPlan(7, 2, 60.0), JobPlan(8, 1, 60.0))
 
@@ -152,7 +153,7 @@ PROTECTIONS = (
         "the lease is looked at before each act",
         _no_look_at_the_lease,
         "no_node_held_without_incident",
-        _story(FREEZE, strikes=(Strike(PAUSE, 3, 90.0, "look slurm", "drain"),), quiet=150.0),
+        _story(FREEZE, strikes=(Strike(PAUSE, 1, 90.0, "look slurm nodes", "drain", BEGUN),), quiet=150.0),
     ),
     Protection(
         "only the holder of the claim writes",
@@ -232,7 +233,7 @@ PROTECTIONS = (
         _story(
             FREEZE,
             Blow(48, "person_drains", "node1"),
-            strikes=(Strike(PAUSE, 5, 10.0, "sql", "verify"),),
+            strikes=(Strike(PAUSE, 1, 10.0, "look", "verify", BEGUN),),
         ),
     ),
     Protection(
@@ -251,7 +252,7 @@ PROTECTIONS = (
     ),
     Protection(
         "the blast radius",
-        _without(gates, "GATES", {**gates.GATES, "blast_radius": lambda _case: ""}),
+        _without(holds, "_held", lambda _store, _limits, _key: 0),
         "no_more_held_than_allowed",
         _story(
             *(Blow(10, "freeze", "node%d" % number) for number in (1, 2, 3)),
