@@ -63,6 +63,8 @@ CASES = [
     ("metrics_server", [], "failed", "absent"),
     ("metrics_server", [*METRICS, METRICS_API, METRICS_ANSWER], "passed", "present"),
     ("metrics_server", [*METRICS, api_service("m", "metrics.k8s.io", "ms", "False")], "failed", "broken"),
+    ("metrics_server", [*METRICS, api_service("m", "metrics.k8s.io", "ms", "Unknown")], "failed", "broken"),
+    ("metrics_server", [*METRICS, api_service("m", "metrics.k8s.io", "ms", None)], "failed", "broken"),
     ("metrics_server", [down(METRICS[0]), METRICS_API], "failed", "broken"),
     ("metrics_server", METRICS, "failed", "broken"),
     ("metrics_server", [METRICS_API], "warning", "warning"),
@@ -113,6 +115,10 @@ CASES = [
     ("storage_nfs_default", [NFS, storage_class("n", "x/nfs-subdir", beta=True)], "passed", "present"),
     ("storage_nfs_default", [NFS, storage_class("n", "x/nfs-subdir", "True")], "failed", "absent"),
     ("storage_nfs_default", [NFS, storage_class("n", "x/nfs-subdir", "false")], "failed", "absent"),
+    ("storage_nfs_default", [NFS, storage_class("n", "x/nfs-subdir", "TRUE")], "failed", "absent"),
+    ("storage_nfs_default", [NFS, storage_class("n", "x/nfs-subdir", "yes")], "failed", "absent"),
+    ("storage_nfs_default", [NFS, storage_class("n", "x/nfs-subdir", "")], "failed", "absent"),
+    ("storage_nfs_default", [NFS, storage_class("n", "x/nfs-subdir", "True", beta=True)], "failed", "absent"),
     ("storage_nfs_default", [down(NFS), storage_class("n", "x/nfs-subdir")], "failed", "broken"),
     ("storage_nfs_default", [storage_class("n", "x/nfs-subdir")], "failed", "broken"),
     ("storage_nfs_default", [storage_class("n", "site/filer")], "passed", "present"),
@@ -177,6 +183,40 @@ def test_what_is_found(served, tmp_path, check_id, things, expected, word):
     (check,) = checked(served, tmp_path, only=[check_id])
     assert (check["status"], check["found"].split(":")[0]) == (expected, word), check["found"]
     assert bool(check["hint"]) == (expected != "passed")
+
+
+NFS_CLASS, LOCAL_CLASS = "x/nfs-subdir", "rancher.io/local-path"
+TAKES_B = "2 default classes (b, a), of which the server takes b"
+
+
+@pytest.mark.parametrize(
+    ("classes", "expected", "says"),
+    [
+        ([("a", NFS_CLASS, 0), ("b", NFS_CLASS, 1)], "warning", TAKES_B),
+        ([("b", NFS_CLASS, 1), ("a", NFS_CLASS, 0)], "warning", TAKES_B),
+        # made in the same second: the first by name
+        ([("b", NFS_CLASS, 1), ("a", NFS_CLASS, 1)], "warning", "(a, b), of which the server takes a"),
+        ([("a", LOCAL_CLASS, 0), ("b", NFS_CLASS, 2), ("c", LOCAL_CLASS, 1)], "warning", "the server takes b"),
+        ([("a", NFS_CLASS, 0), ("b", LOCAL_CLASS, 2), ("c", NFS_CLASS, 1)], "failed", "the server takes b; "),
+    ],
+)
+@pytest.mark.parametrize("beta", [False, True])
+def test_of_several_default_classes_the_one_that_the_server_takes_is_named(
+    served, tmp_path, classes, expected, says, beta
+):
+    made = [storage_class(name, kind, beta=beta, second=second) for name, kind, second in classes]
+    filled(served, [NFS, *LOCAL, *made])
+    (check,) = checked(served, tmp_path, only=["storage_nfs_default"])
+    assert check["status"] == expected
+    assert says in check["found"]
+
+
+def test_a_class_with_the_old_and_the_new_annotation_is_one_default(served, tmp_path):
+    made = storage_class("n", NFS_CLASS)
+    made["metadata"]["annotations"]["storageclass.beta.kubernetes.io/is-default-class"] = "true"
+    filled(served, [NFS, made])
+    (check,) = checked(served, tmp_path, only=["storage_nfs_default"])
+    assert check["status"] == "passed"
 
 
 @pytest.mark.parametrize(

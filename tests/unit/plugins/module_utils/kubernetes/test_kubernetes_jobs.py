@@ -113,6 +113,49 @@ def test_a_new_job_has_all_of_the_users_and_nothing_of_the_servers():
     assert old == server_job()  # and the old one is as it was
 
 
+@pytest.mark.parametrize(
+    ("changed", "labels"),
+    [
+        ({"batch.kubernetes.io/controller-uid": "u1", "batch.kubernetes.io/job-name": "train"}, None),
+        ({"controller-uid": "u1", "job-name": "train"}, None),
+        ({"job-name": "mine", "app": "x", "controller": "y", "batch.kubernetes.io/other": "z"},
+         {"app": "x", "controller": "y", "batch.kubernetes.io/other": "z"}),
+        (None, None),
+        ({}, None),
+    ],
+)
+def test_labels_of_the_server_go_in_both_spellings_and_in_both_places(changed, labels):
+    old = server_job(labels=changed)
+    old["spec"]["template"]["metadata"] = {"labels": changed, "annotations": None}
+    made = new_job(old, "x", Origin("u1", "train", "u1", 1))
+    assert made["metadata"].get("labels") == labels
+    assert made["spec"]["template"]["metadata"].get("labels") == labels
+
+
+def test_a_job_without_metadata_in_its_template_or_with_a_selector_of_its_own():
+    old = server_job()
+    del old["spec"]["template"]["metadata"]
+    old["spec"].update(manualSelector=True, suspend=False, selector={"matchLabels": {"app": "x"}})
+    made = new_job(old, "x", Origin("u1", "train", "u1", 1))
+    assert not {"selector", "manualSelector"}.intersection(made["spec"])
+    assert set(made["metadata"]) == {"name", "namespace", "labels", "annotations"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "wanted"),
+    [
+        ({"completionMode": "Indexed", "completions": 16}, 16),
+        ({"completionMode": "NonIndexed", "completions": 16}, None),
+        ({"completions": 16}, None),
+        ({"completionMode": "Indexed"}, None),
+        ({"completionMode": "Indexed", "completions": "16"}, None),
+        (None, None),
+    ],
+)
+def test_completions_of_an_indexed_job(spec, wanted):
+    assert jobs.completions_of({"spec": spec}) == wanted
+
+
 def view(**fields):
     return JobView(**dict({"namespace": "a", "name": "train", "uid": "u1", "state": JobState.FAILED}, **fields))
 

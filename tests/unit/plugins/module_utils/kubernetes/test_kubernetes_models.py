@@ -81,6 +81,22 @@ PODS = [
     ({"phase": "Failed"}, Cause.UNKNOWN),
     ({}, None),
     ({"phase": 7, "conditions": "x", "containerStatuses": [None, {"state": []}]}, None),
+    # several at once: the node's loss explains what the containers say
+    (dict(ended("OOMKilled", 137), phase="Failed", **disruption("DeletionByTaintManager")), Cause.INFRASTRUCTURE),
+    (dict(disruption("OfTomorrow"), phase="Failed"), Cause.INFRASTRUCTURE),
+    (dict(ended("Error", 1), phase="Failed", initContainerStatuses=ended("Completed", 0)["containerStatuses"]),
+     Cause.APPLICATION),
+    (dict(ended("ContainerStatusUnknown", 137), initContainerStatuses=ended("Error", 1)["containerStatuses"]),
+     Cause.INFRASTRUCTURE),
+    ({"phase": "Failed", "reason": "Evicted", "message": "The node had condition: [DiskPressure]. "},
+     Cause.INFRASTRUCTURE),
+    ({"phase": "Failed", "reason": "Evicted"}, Cause.APPLICATION),
+    ({"phase": "Failed", "reason": "Preempting"}, Cause.INFRASTRUCTURE),
+    ({"phase": "Failed", "reason": "OfTomorrow"}, Cause.UNKNOWN),
+    (waits("InvalidImageName"), Cause.APPLICATION),
+    (waits("ErrImageNeverPull"), Cause.APPLICATION),
+    (waits("CreateContainerConfigError"), Cause.APPLICATION),
+    (waits("PodInitializing"), None),
 ]
 
 
@@ -117,6 +133,14 @@ JOBS = [
     # by index: the failed index of the application would fail again
     ("FailedIndexes", 6, [own(T0 - 3600), infra()], Cause.APPLICATION),
     ("MaxFailedIndexesExceeded", 6, [infra()], Cause.INFRASTRUCTURE),
+    ("MaxFailedIndexesExceeded", 6, [own(T0 - 3600)], Cause.APPLICATION),
+    ("FailedIndexes", 6, [infra(), infra(T0 + 60)], Cause.INFRASTRUCTURE),
+    ("FailedIndexes", 6, [], Cause.UNKNOWN),
+    ("DeadlineExceeded", 0, [], Cause.APPLICATION),
+    # a reason of a later version, or none
+    ("OfTomorrow", 0, [infra()], Cause.INFRASTRUCTURE),
+    ("", 0, [own(T0)], Cause.APPLICATION),
+    ("", 0, [PodView("a", "p")], Cause.UNKNOWN),
 ]
 
 
@@ -200,9 +224,20 @@ def test_a_condition_that_is_not_true_says_nothing():
         ({}, {}, ""),
         ({"ownerReferences": [{"kind": "CronJob", "name": "nightly", "controller": True}]}, {}, "CronJob/nightly"),
         ({"ownerReferences": [{"kind": "Workflow", "name": "w"}]}, {}, "Workflow/w"),
+        ({"ownerReferences": [{"kind": "JobSet", "name": "s", "controller": True}]}, {}, "JobSet/s"),
+        ({"ownerReferences": [{"kind": "PyTorchJob", "name": "p", "controller": True}]}, {}, "PyTorchJob/p"),
+        ({"ownerReferences": [{"kind": "MPIJob", "name": "m", "controller": True}]}, {}, "MPIJob/m"),
+        (
+            {"ownerReferences": [{"kind": "ConfigMap", "name": "c"}, {"kind": "Job", "name": "v", "controller": True}]},
+            {},
+            "Job/v",  # Volcano's is a Job too
+        ),
+        ({"ownerReferences": [{"kind": "Unheard", "name": "of", "controller": "true"}]}, {}, "Unheard/of"),
+        ({"labels": {"kueue.x-k8s.io/queue-name": ""}}, {}, ""),
         ({"labels": {"kueue.x-k8s.io/queue-name": "gpu"}}, {}, "Kueue/gpu"),
         ({}, {"managedBy": "kueue.x-k8s.io/multikueue"}, "managedBy/kueue.x-k8s.io/multikueue"),
         ({}, {"managedBy": "kubernetes.io/job-controller"}, ""),
+        ({}, {"managedBy": "jobset.sigs.k8s.io/jobset-controller"}, "managedBy/jobset.sigs.k8s.io/jobset-controller"),
     ],
 )
 def test_who_owns_a_job(metadata, spec, owner):
