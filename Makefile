@@ -7,8 +7,12 @@ SHELL := /bin/bash
 SCENARIO ?=
 PYTHON_VERSION ?=
 NAME ?=
+SEED ?=
+MINUTES ?= 5
+ROUNDS ?= 0
+BOUNDARIES ?=
 
-.PHONY: help demo test lint sanity unit molecule bench lab-up lab-down env pins wheelhouse bundle changelog dist clean
+.PHONY: help demo test lint sanity unit molecule bench chaos lab-up lab-down env pins wheelhouse bundle changelog dist clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +37,10 @@ molecule:  ## scenarios on the lab (as root); one of them: make molecule SCENARI
 
 bench:  ## how long things take, against their budgets (the lab's as root); some of them: make bench NAME=name
 	@tools/with-env python tests/bench $(NAME)
+
+chaos:  ## kills and stops the engine at moments that nobody chose: make chaos SEED=1 MINUTES=5
+	@tools/with-env python tests/chaos $(if $(SEED),--seed=$(SEED)) --minutes=$(MINUTES) \
+	  $(if $(BOUNDARIES),--boundaries) --rounds=$(ROUNDS)
 
 lab-up:  ## starts the disposable cluster (as root); a second time changes nothing
 	@tools/with-env lab/up

@@ -185,7 +185,7 @@ def mariadb() -> Iterator[Server]:
 @pytest.fixture
 def empty_ledger(mariadb: Server, tmp_path: Path) -> Iterator[LedgerSettings]:
     """Settings of a fresh, empty database with an account of its own."""
-    settings = _create(mariadb, tmp_path)
+    settings = create(mariadb, tmp_path)
     yield settings
     with mariadb.root() as root, root.cursor() as cursor:
         cursor.execute("DROP DATABASE %s" % settings.database)
@@ -195,7 +195,7 @@ def empty_ledger(mariadb: Server, tmp_path: Path) -> Iterator[LedgerSettings]:
 @pytest.fixture(scope="session")
 def ledger_tables(mariadb: Server, tmp_path_factory: pytest.TempPathFactory) -> LedgerSettings:
     """One ledger with its tables for the whole session: making the tables takes longer than most tests."""
-    settings = _create(mariadb, tmp_path_factory.mktemp("ledger"))
+    settings = create(mariadb, tmp_path_factory.mktemp("ledger"))
     session = database.connect(settings)
     schema.migrate(session)
     session.close()
@@ -220,7 +220,8 @@ def store(ledger: LedgerSettings) -> Iterator[Store]:
         yield opened
 
 
-def _create(mariadb: Server, folder: Path) -> LedgerSettings:
+def create(mariadb: Server, folder: Path) -> LedgerSettings:
+    """A database, and an account of its own with the rights of the recovery's; the password goes to `folder`."""
     name = "t_" + uuid.uuid4().hex[:12]
     password = uuid.uuid4().hex
     with mariadb.root() as root, root.cursor() as cursor:
