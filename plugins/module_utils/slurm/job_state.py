@@ -236,7 +236,7 @@ class Change:
         return found
 
     def _act(self, act: str, job: Job) -> Verdict:
-        """Write; a complaint that S9's table knows is a refusal, others are a failure."""
+        """Write; a complaint that is known as a refusal is one, others are a failure."""
         try:
             if act == "requeue":
                 self._slurm.requeue(job.argument)

@@ -143,7 +143,7 @@ def test_what_a_node_says_is_data():
     assert len(result["nodes"][0]["hostname"]) == 4000
 
 
-# R6: a banner before the answers, CR line ends, an empty boot ID: only a well-formed one counts.
+# A banner before the answers, CR line ends, an empty boot ID: only a well-formed one counts.
 @pytest.mark.parametrize(
     ("output", "status"),
     [

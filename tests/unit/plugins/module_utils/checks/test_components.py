@@ -161,7 +161,7 @@ def test_forbidden_is_unknown_and_the_permission_is_named(served, tmp_path, comp
     assert said in text
 
 
-# The neighbours of K2: the APIService is there, and does not answer.
+# The APIService is there, and does not answer.
 @pytest.mark.parametrize(
     ("answer", "state", "words"),
     [

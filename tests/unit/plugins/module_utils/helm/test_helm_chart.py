@@ -162,7 +162,7 @@ def test_another_chart_under_that_name_is_not_replaced(site):
     assert site.helm.calls == []
 
 
-# K4 of the project's inputs: pending-upgrade beside a deployed revision, or a first pending-install alone.
+# pending-upgrade beside a deployed revision, or a first pending-install alone.
 OLD, NEW = "2020-01-01T00:00:00Z", "2099-01-01T00:00:00Z"
 
 

@@ -69,12 +69,27 @@ def test_complaints(fake: Any, stderr: str, error: type[RecoveryError], cause: s
     ("Invalid user id for job 7", Forbidden, "forbidden"),
     ("Invalid job id specified for job 7", Absent, "absent"),
     ("Access/permission denied for job 7", Forbidden, "forbidden"),
+    ("Job/step already completing or completed for job 7", Conflict, "ended"),
+    ("Operation only allowed on leader job of heterogeneous job for job 7", Conflict, "not_het_leader"),
+    ("Requeue is not supported for heterogeneous job 7", Conflict, "not_het_leader"),
+    ("slurm_requeue error: Only batch jobs are accepted or processed", Conflict, "not_batch"),
+    ("scontrol: error: JOB IS PENDING EXECUTION", Conflict, "pending"),
+    ("Job is pending execution\nJob is pending execution", Conflict, "pending"),
+    ("Unable to contact slurm controller (connect failure)", Unreachable, "unreachable"),
+    ("\x1b[31mRequested operation is presently disabled\x1b[0m", Conflict, "requeue_disabled"),
+    ("Nobody has heard of this for job 7", RecoveryError, "failed"),
+    ("", RecoveryError, "failed"),
+    ("x" * 100_000, RecoveryError, "failed"),
+    ("\xff\xfe {{ lookup('pipe','id') }}", RecoveryError, "failed"),
 ])
 def test_complaints_about_a_requeue(fake: Any, stderr: str, error: type[RecoveryError], cause: str) -> None:
     says(fake, "scontrol", stderr=stderr, rc=1)
-    with pytest.raises(error) as caught:
+    with pytest.raises(RecoveryError) as caught:
         SlurmCli(fake.bin_dir).requeue(7)
+    assert caught.type is error
     assert caught.value.fields["cause"] == cause
+    assert len(str(caught.value)) < 500
+    assert str(caught.value).isprintable()
 
 
 def test_a_reboot_by_slurm_names_neither_asap_nor_a_next_state(fake: Any) -> None:
