@@ -308,6 +308,8 @@ async def resolve(host: str, port: int, seconds: float) -> str:
         OSError: it cannot be resolved.
         asyncio.TimeoutError: not in time.
     """
+    if is_numeric(host):
+        return host
     loop = asyncio.get_running_loop()
     found: asyncio.Future[str] = loop.create_future()
 
@@ -334,6 +336,17 @@ async def resolve(host: str, port: int, seconds: float) -> str:
 
     threading.Thread(target=look, daemon=True).start()
     return await asyncio.wait_for(found, seconds)
+
+
+def is_numeric(host: str) -> bool:
+    """Whether a host is an address already, which nobody need look up."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, host)
+            return True
+        except (OSError, UnicodeError):
+            continue
+    return False
 
 
 async def _greeting(reader: asyncio.StreamReader, seconds: float) -> str:

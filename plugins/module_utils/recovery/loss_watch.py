@@ -16,7 +16,7 @@ import math
 import time
 from typing import Any, Callable, Iterable, Mapping, Optional
 
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import BadInput, RecoveryError
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes import probe
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes.shell import (
     NodeShell,
@@ -54,7 +54,7 @@ _THOROUGH_SECONDS = 1.2  # the kernel repeats an unanswered SYN after one second
 _ALWAYS_THOROUGH = 60.0  # seconds for which a node is not knocked at that answers the thorough probe alone
 _KNOWN_FOR = 60.0  # seconds until the ledger is asked for the machines again
 _RESOLVED_FOR = 300.0
-_RESOLVED_AT_ONCE = 100
+_RESOLVED_AT_ONCE = 500
 _BMC_EVERY = 2.0
 _BMC_SECONDS = 3.0
 _SLURMD_PORT = 6818
@@ -243,21 +243,13 @@ class LossWatch:
 
     async def _resolved(self, addresses: Mapping[str, str], at: float) -> dict[str, str]:
         """By node its numeric address, as far as it is known or found at once; a thorough probe resolves by itself."""
-        hosts = {}
-        for name, address in addresses.items():
-            try:
-                hosts[name] = parse_address(address, self._slurmd_port)[0]
-            except BadInput:
-                continue
-        stale = {host for host in hosts.values() if self._numeric.get(host, ("", -math.inf))[1] < at - _RESOLVED_FOR}
-        some = sorted(stale)[:_RESOLVED_AT_ONCE]
-        found = await asyncio.gather(
-            *(resolve(host, self._slurmd_port, _QUIET_SECONDS) for host in some), return_exceptions=True
-        )
-        for host, numeric in zip(some, found):
+        oldest, never = at - _RESOLVED_FOR, ("", -math.inf)
+        some = [each for each in addresses.values() if self._numeric.get(each, never)[1] < oldest][:_RESOLVED_AT_ONCE]
+        found = await asyncio.gather(*(_resolve(each) for each in some), return_exceptions=True)
+        for address, numeric in zip(some, found):
             if isinstance(numeric, str):
-                self._numeric[host] = (numeric, at)
-        return {name: self._numeric[host][0] for name, host in hosts.items() if host in self._numeric}
+                self._numeric[address] = (numeric, at)
+        return {name: self._numeric[each][0] for name, each in addresses.items() if each in self._numeric}
 
     # BMCs
 
@@ -312,6 +304,11 @@ class LossWatch:
         if trouble:
             raise Partial(RecoveryError(trouble), events)
         return events
+
+
+async def _resolve(address: str) -> str:
+    host, port = parse_address(address, _SLURMD_PORT)
+    return await resolve(host, port, _QUIET_SECONDS)
 
 
 def _is_well(group: NodeGroup) -> bool:
