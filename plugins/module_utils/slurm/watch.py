@@ -98,8 +98,8 @@ class SlurmWatch:
         nodes = {(fault.kind, "", fault): None for fault in await self._nodes()}
         self._nodes_took = self._steady() - steady
         events = events_of(self._resend_nodes.due(nodes, steady), settings.cluster, now)
-        if events:
-            return events  # they wait for no look at ten thousand jobs, which comes with the next one
+        if events:  # they wait for no look at ten thousand jobs, which comes with the next one
+            return self._with_trouble(events)
         interval = detect.job_interval(self._config, settings.slurm.job_interval)
         if steady - self._jobs_at >= max(interval, _apart(self._jobs_took, _JOBS_SHARE, _JOBS_APART)):
             self._jobs_at, self._jobs_trouble = steady, None
@@ -115,6 +115,9 @@ class SlurmWatch:
         jobs = {(fault.kind, suggestion, fault): None for fault, suggestion in self._jobs.items()}
         jobs.update({(fault.kind, "", fault): None for fault in self._by_jobs})
         events = events_of(self._resend_jobs.due(jobs, steady), settings.cluster, now)
+        return self._with_trouble(events)
+
+    def _with_trouble(self, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if self._jobs_trouble is not None:
             raise Partial(self._jobs_trouble, events)
         return events

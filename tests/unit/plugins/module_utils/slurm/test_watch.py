@@ -143,6 +143,9 @@ def test_without_accounting_nodes_and_the_queue_are_watched_and_the_trouble_is_t
     with pytest.raises(Partial) as told:
         watching.look()
     assert [parse_event(event).kind for event in told.value.events] == ["job_failed"]
+    cluster.nodes["node2"] = cluster.nodes["node1"]
+    with pytest.raises(Partial, match="sacct"):  # a fault of a node does not hide that the jobs are not seen whole
+        watching.look()
 
 
 def test_a_clock_that_goes_back_hides_nothing():
