@@ -15,9 +15,10 @@ import tempfile
 from pathlib import Path
 
 import preflight
+import slurm_source
 from measuring import Benchmark, Outcome, measure, table
 
-BENCHMARKS: tuple[Benchmark, ...] = (*preflight.BENCHMARKS,)
+BENCHMARKS: tuple[Benchmark, ...] = (*preflight.BENCHMARKS, *slurm_source.BENCHMARKS)
 
 
 def main() -> int:
