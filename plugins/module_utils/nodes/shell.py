@@ -61,6 +61,9 @@ _WORD = re.compile(r"[A-Za-z0-9._+-]+\Z")
 _BOOT_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 _MAX_ANSWER = 524288  # bytes; the helper's own bound is half of it
 _WORKERS = 64
+# The kernel sends a SYN at once, after 1 s and after 3 s: who has not answered the second one after two seconds is not
+# asked again before the third.
+_TWO_SYNS, _THIRD_SYN = 2.0, 3.0
 _REFUSALS = {"bad_input": BadInput, "absent": Absent, "timed_out": TimedOut, "conflict": Conflict}
 _SSH_TROUBLE: tuple[tuple[str, type[RecoveryError], str], ...] = (
     (
@@ -260,7 +263,7 @@ async def _banner(address: str, default_port: int, seconds: float) -> str:
         host, port = parse_address(address, default_port)
     except BadInput:
         return UNKNOWN
-    word, streams = await _connect(host, port, seconds)
+    word, streams = await _connect(host, port, seconds if seconds > _THIRD_SYN else min(seconds, _TWO_SYNS))
     if streams is None:
         return word
     reader, writer = streams
