@@ -191,6 +191,26 @@ def group(instance: Instance, host: str) -> Path:
         raise LabError(f"Lab instance {instance.number} is not up (lab/up brings it up)") from exc
 
 
+def init(instance: Instance, host: str) -> int:
+    """Number on this machine of a host's own first process; 0 while it is off.
+
+    It is not the lowest number of the host's: those begin again at the end of their range.
+    """
+    levels = {pid: _numbers(pid) for pid in processes.pids(group(instance, host))}
+    # a pod's first process is number 1, too, one level below
+    firsts = [pid for pid, numbers in levels.items() if numbers[-1:] == ["1"]]
+    return min(firsts, key=lambda pid: len(levels[pid]), default=0)
+
+
+def _numbers(pid: int) -> list[str]:
+    """A process's numbers, from this machine's view down to its own; none if it is gone."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return []
+    return next((line.split()[1:] for line in status.splitlines() if line.startswith("NSpid:")), [])
+
+
 def _write(path: Path, text: str) -> None:
     """Replace a file in one step, so that an interruption never leaves half of it."""
     partial = path.with_name(f".{path.name}.partial")

@@ -101,7 +101,7 @@ class Ledger:
     """The ledger's rows, read as the database's root through the socket in the head's file system."""
 
     def __init__(self, instance: Instance) -> None:
-        init = min(processes.pids(podman.group(instance, HEAD)))
+        init = podman.init(instance, HEAD)
         self._connection = pymysql.connect(
             unix_socket=f"/proc/{init}/root/run/mysqld/mysqld.sock",
             user="root",
@@ -244,13 +244,11 @@ class Boots:
         return len(self.seen[node]) - 1
 
     def _boot_id(self, node: str) -> str:
-        for pid in processes.pids(podman.group(self.instance, node)):
-            if "/sbin/init" in (read_process(pid) or Process(0, 0, 0, "")).command:
-                try:
-                    return Path(f"/proc/{pid}/root/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-                except OSError:
-                    return ""
-        return ""
+        init = podman.init(self.instance, node)
+        try:
+            return Path(f"/proc/{init}/root/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        except OSError:  # off, or going down
+            return ""
 
 
 @contextmanager
