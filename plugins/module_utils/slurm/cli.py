@@ -177,6 +177,14 @@ class Slurm:
         """Clear a job's begin time, set the nodes it must not get, or the administrator's comment."""
         return self._run(self._commands.update_job(job, start_now, excluded_nodes, admin_comment))
 
+    def accounted_comment(self, job: int) -> Any:
+        """Return the administrator's comment of a job in the accounting, None for none."""
+        return self._run(self._commands.accounted_comment(job))
+
+    def update_finished_job(self, job: int, admin_comment: str) -> Any:
+        """Set the administrator's comment of a job that has ended: slurmctld changes no such job, slurmdbd does."""
+        return self._run(self._commands.update_finished_job(job, admin_comment))
+
     def requeue(self, job: Any) -> Any:
         """Requeue one batch job. Slurm takes a CANCELLED or COMPLETED job too: look at it before."""
         return self._run(self._commands.requeue(job))

@@ -418,6 +418,21 @@ class Commands:
             raise BadInput("nothing is given to change of job %s" % job)
         check((yield argv + changes), "update job %s" % job)
 
+    def accounted_comment(self, job: int) -> Operation[str | None]:
+        """See `Slurm.accounted_comment`."""
+        separator = _separator()
+        argv = ["sacct", "--allocations", "--noheader", "--parsable", "--delimiter=" + separator,
+                "--format=jobidraw,admincomment", "--jobs=" + values.job_ref(job).argument]
+        output = check((yield argv), "read the comment of job %s" % job)
+        rows = parse_text.Columns(("jobidraw", "admincomment"), separator).parse(output.text)
+        found = [row["admincomment"] for row in rows if row["jobidraw"] == str(job)]
+        return values.user_text(found[-1]) if found else None
+
+    def update_finished_job(self, job: int, admin_comment: str) -> Operation[None]:
+        """See `Slurm.update_finished_job`."""
+        where = ["where", "jobid=" + values.job_ref(job).argument, "set", "AdminComment=" + admin_comment]
+        check((yield ["sacctmgr", "--immediate", "--quiet", "modify", "job", *where]), "update job %s" % job)
+
     # The cluster
 
     def reservations(self) -> Operation[list[reservations.Reservation]]:

@@ -122,9 +122,9 @@ def _exclude(work: Work, tools: Tools, job: Optional[Job]) -> dict[str, Any]:
         return {}
     names = sorted(nodes.union(job.excluded_nodes))
     try:
-        states = tools.slurm.node_states(partitions=(job.partition or "").split(","))
-        left = {state.name for state in states if state.node.in_service}.difference(names)
-        if len(left) < len(nodes):
+        partitions = set((job.partition or "").split(","))
+        there = [node for node in tools.slurm.nodes() if node.in_service and partitions.intersection(node.partitions)]
+        if len({node.name for node in there}.difference(names)) < len(nodes):
             return {}
         if nodes.difference(job.excluded_nodes):
             tools.guard(work)

@@ -33,7 +33,8 @@ _MOST = 2000  # characters of a comment; what is there already is never shortene
 
 class Tell(Plain):
     """One sentence for each incident, behind what stands there already. It says the incident's number, and where that
-    stands nothing is said again.
+    stands nothing is said again. slurmctld changes no job that has ended; of such a job the accounting tells it (there
+    Slurm itself makes backquotes of double quotes).
 
     Waits for: nothing. A comment that cannot be written is named and holds nothing up.
     """
@@ -66,12 +67,16 @@ def _jobs(works: Sequence[Work], tools: Tools) -> dict[int, Job]:
 def _tell(work: Work, tools: Tools, job: Optional[Job]) -> Outcome:
     if job is None:
         return done(work, "Slurm has forgotten the job")
-    comment = comment_of(job.admin_comment, work)
-    if not comment:
-        return done(work, "the job's user is told already, or the comment is full")
     try:
+        before = tools.slurm.accounted_comment(job.id) if job.finished else job.admin_comment
+        comment = comment_of(before, work)
+        if not comment:
+            return done(work, "the job's user is told already, or the comment is full")
         tools.guard(work)
-        tools.slurm.update_job(job.argument, admin_comment=comment)
+        if job.finished:
+            tools.slurm.update_finished_job(job.id, comment)
+        else:
+            tools.slurm.update_job(job.argument, admin_comment=comment)
     except Lost as exc:
         return trouble(work, tools, exc)
     except RecoveryError as exc:

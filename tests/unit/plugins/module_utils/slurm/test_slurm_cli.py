@@ -397,6 +397,20 @@ def test_a_users_waiting_jobs_where_squeue_knows_no_json(fake: Any) -> None:
     assert [job.id for job in SlurmCli(fake.bin_dir).waiting_jobs(1000)] == [7]
 
 
+def test_the_comment_of_a_job_that_has_ended(fake: Any) -> None:
+    fake.program("sacct", r"""for word in "$@"; do case $word in --delimiter=*) d=${word#--delimiter=};; esac; done
+        [[ " $* " == *" --jobs=7 "* ]] || exit 97
+        printf '7%ssee ticket|4\nb%s\n' "$d" "$d";""")
+    assert SlurmCli(fake.bin_dir).accounted_comment(7) == "see ticket|4\nb"
+    fake.program("sacct", "exit 0")
+    assert SlurmCli(fake.bin_dir).accounted_comment(7) is None
+    fake.program("sacctmgr", "printf '%%s\\n' \"$@\" > %s/told" % fake.folder)
+    SlurmCli(fake.bin_dir).update_finished_job(7, "a b $(id) {{ 1 }}")
+    told = (fake.folder / "told").read_text(encoding="utf-8").splitlines()
+    words = ["--immediate", "--quiet", "modify", "job", "where", "jobid=7", "set"]
+    assert told == [*words, "AdminComment=a b $(id) {{ 1 }}"]
+
+
 def test_accounting_of_nodes(fake: Any) -> None:
     fake.program("sacct", r"""[[ " $* " == *" --nodelist=n[1-2] "* && " $* " == *" --starttime="* ]] || exit 97""")
     assert SlurmCli(fake.bin_dir).accounting(since=100, nodes=["n1", "n2"]) == []

@@ -53,6 +53,7 @@ class Site:
     def __init__(self) -> None:
         self.nodes_now: dict[str, Node] = {}
         self.jobs_now: dict[int, Job] = {}
+        self.accounted: dict[int, str] = {}
         self.submitted: list[AccountingRecord] = []
         self.runs: list[AccountingRecord] = []
         self.helper: dict[tuple[str, str], Any] = {}  # (address, verb): answer, error, or a function of the words
@@ -73,7 +74,8 @@ class Site:
 
     def add(self, name: str, base: str = "IDLE", *flags: str, **fields: Any) -> Machine:
         """A node with all its names and a BMC."""
-        facts = {"boot_time": 1000, "slurmd_start_time": 1010, "cpus": 4, "memory_mb": 2000, **fields}
+        usual = {"boot_time": 1000, "slurmd_start_time": 1010, "cpus": 4, "memory_mb": 2000, "partitions": ("main",)}
+        facts: dict[str, Any] = {**usual, **fields}
         self.nodes_now[name] = Node(name, base, flags, address="nodeaddr-" + name, **facts)
         self.machines[name] = Machine(name, name, "", "ssh-" + name, "https://bmc/" + name, UUID, MACHINE_ID, OLD_BOOT)
         self.bmc["https://bmc/" + name] = PowerState("On", UUID, "/reset", ("On", "ForceOff"))
@@ -201,6 +203,8 @@ class Site:
         if self.update_trouble is not None:
             raise self.update_trouble
         found = self.jobs_now[int(str(job))]
+        if found.finished:
+            raise RecoveryError("Job has already finished")
         if start_now:
             self.writes.append(("start", str(job)))
             self.jobs_now[found.id] = replace(found, begin_time=int(self.clock()) - 1)
@@ -211,7 +215,17 @@ class Site:
             self.writes.append(("tell", str(job), admin_comment))
             self.jobs_now[found.id] = replace(found, admin_comment=admin_comment)
 
-    def node_states(self, partitions: Optional[Iterable[str]] = None) -> list[NodeState]:
+    def accounted_comment(self, job: int) -> Optional[str]:
+        self._answers()
+        return self.accounted.get(job)
+
+    def update_finished_job(self, job: int, admin_comment: str) -> None:
+        if self.update_trouble is not None:
+            raise self.update_trouble
+        self.writes.append(("account", str(job), admin_comment))
+        self.accounted[job] = admin_comment
+
+    def node_states(self) -> list[NodeState]:
         self._answers()
         return [NodeState(node.name, node.base_state, node.flags, node.reason) for node in self.nodes_now.values()]
 

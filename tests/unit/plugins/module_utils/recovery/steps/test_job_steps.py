@@ -432,6 +432,15 @@ def test_the_user_is_told_once_and_nothing_is_lost(site: Site, before: Any, afte
     assert len(site.writes) == bool(after)
 
 
+@pytest.mark.parametrize(("before", "after"), [(None, SENTENCE), ("x", "x | " + SENTENCE), ("x | " + SENTENCE, None)])
+def test_the_user_of_a_job_that_has_ended_is_told_in_the_accounting(site: Site, before: Any, after: Any) -> None:
+    if before:
+        site.accounted[11] = before
+    for _again in range(2):
+        assert site.act_one(at("tell", memory=DONE_IT)).status == "done"
+        assert site.writes == ([("account", "11", after)] if after else [])
+
+
 @pytest.mark.parametrize("trouble", [Forbidden("access denied"), TimedOut("did not end")])
 def test_a_comment_that_cannot_be_written_holds_nothing_up(site: Site, trouble: Any) -> None:
     site.update_trouble = trouble
