@@ -21,6 +21,7 @@ try:
 except ImportError:  # said clearly at use
     yaml = None
 
+from ansible_collections.mission_control.job_recovery.plugins.module_utils import yaml_text
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks.cluster import Cluster
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks.components import (
     GRAFANA,
@@ -387,6 +388,6 @@ def _yaml(text: str) -> Any:
     if yaml is None:
         raise Unreadable("the Python library PyYAML is missing", "install it for this Python")
     try:
-        return yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError):
+        return yaml_text.loads(text)
+    except ValueError:
         return None

@@ -24,7 +24,7 @@ try:
 except ImportError:  # said clearly at use
     yaml = None
 
-from ansible_collections.mission_control.job_recovery.plugins.module_utils import archive
+from ansible_collections.mission_control.job_recovery.plugins.module_utils import archive, yaml_text
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import (
     Absent,
     BadInput,
@@ -269,8 +269,8 @@ def _chart_yaml(path: str) -> dict[str, str]:
     if yaml is None:
         raise Unreadable("charts cannot be read: the Python library PyYAML is missing", "install it for this Python")
     try:
-        data = yaml.safe_load(_chart_text(path))
-    except yaml.YAMLError as exc:
+        data = yaml_text.loads(_chart_text(path))
+    except ValueError as exc:
         raise Unreadable("%s: its Chart.yaml is no YAML" % path) from exc
     found = {key: data.get(key) if isinstance(data, Mapping) else None for key in ("name", "version")}
     if not all(isinstance(value, str) and value for value in found.values()):

@@ -18,6 +18,7 @@ try:
 except ImportError:  # said clearly at use
     yaml = None
 
+from ansible_collections.mission_control.job_recovery.plugins.module_utils import yaml_text
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Absent, Unreadable
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.helm.release import Release
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import reading
@@ -142,8 +143,8 @@ def workloads_of(release: Release) -> list[Workload]:
             "a manifest cannot be read: the Python library PyYAML is missing", "install it for this Python"
         )
     try:
-        documents = [each for text in (release.manifest, *release.hooks) for each in yaml.safe_load_all(text)]
-    except yaml.YAMLError as exc:
+        documents = [each for text in (release.manifest, *release.hooks) for each in yaml_text.documents(text)]
+    except ValueError as exc:
         raise Unreadable("the manifest of the release %s is no YAML" % release.name) from exc
     found = []
     for document in documents:

@@ -24,6 +24,7 @@ try:
 except ImportError:  # said clearly at use
     yaml = None
 
+from ansible_collections.mission_control.job_recovery.plugins.module_utils import yaml_text
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import BadInput, Unreadable
 
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -158,9 +159,9 @@ def _read(path: str) -> Mapping[str, Any]:
     if yaml is None:
         raise Unreadable("kubeconfig %s: the Python library PyYAML is missing" % path, "install it for this Python")
     try:
-        data = yaml.safe_load(_text(path))
-    except yaml.YAMLError as exc:  # its text may hold the line it stumbled over
-        raise Unreadable("kubeconfig %s: no YAML (%s)" % (path, type(exc).__name__)) from None
+        data = yaml_text.loads(_text(path))
+    except ValueError as exc:  # its cause may hold the line it stumbled over
+        raise Unreadable("kubeconfig %s: no YAML (%s)" % (path, exc)) from None
     if not isinstance(data, Mapping):
         raise Unreadable("kubeconfig %s: no mapping" % path)
     return data

@@ -18,6 +18,7 @@ try:
 except ImportError:  # the pure parts are used without it
     yaml = None
 
+from ansible_collections.mission_control.job_recovery.plugins.module_utils import yaml_text
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import BadInput, Unreadable
 
 DEFAULT_PATH = "/etc/job-recovery/settings.yml"
@@ -259,12 +260,11 @@ def load(path: Optional[str] = None) -> Settings:
         raise Unreadable("settings %s: the Python library PyYAML is missing" % path, "install it for this Python")
     try:
         with open(path, encoding="utf-8") as handle:
-            # the C parser where there is one: a source reads this file once a second
-            data = yaml.load(handle, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+            data = yaml_text.loads(handle)
     except OSError as exc:
         raise Unreadable("settings %s: %s" % (path, exc.strerror), "run site.yml, or give the right path") from exc
-    except (yaml.YAMLError, UnicodeDecodeError) as exc:
-        raise Unreadable("settings %s: no YAML (%s)" % (path, exc)) from exc
+    except ValueError as exc:
+        raise Unreadable("settings %s: no YAML (%s)" % (path, exc.__cause__ or exc)) from exc
     return parse(data)
 
 

@@ -20,6 +20,7 @@ try:
 except ImportError:  # said clearly at use
     yaml = None
 
+from ansible_collections.mission_control.job_recovery.plugins.module_utils import yaml_text
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import (
     Absent,
     BadInput,
@@ -126,8 +127,8 @@ class RepositoryClient:
         if yaml is None:
             raise Unreadable("chart repositories: the Python library PyYAML is missing", "install it for this Python")
         try:
-            read = yaml.load(answer.body, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        except (yaml.YAMLError, ValueError, RecursionError):
+            read = yaml_text.loads(answer.body)
+        except ValueError:
             raise self._no_index() from None
         if not isinstance(read, dict) or not isinstance(read.get("entries") or {}, dict) or "apiVersion" not in read:
             raise self._no_index()

@@ -206,6 +206,8 @@ def test_secrets_are_in_no_message(api, tmp_path):
     [
         (None, Unreadable, "No such file"),
         ("token: [SECRET", Unreadable, "no YAML"),
+        ("token: !!int SECRET", Unreadable, "no YAML"),
+        ("expires: 2026-13-45", Unreadable, "no YAML"),
         ("[]", Unreadable, "no mapping"),
         ("{}", BadInput, "no context named ''"),
         (CONTEXT + "}", BadInput, "no cluster named 'k'"),
