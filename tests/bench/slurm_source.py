@@ -98,11 +98,12 @@ def measure(folder: Path) -> list[Figure]:
     alone = _share(lambda: cluster.seconds, WINDOW / 4)
     watching = Source(folder, cluster.bin_dir)
     time.sleep(WINDOW / 4)  # its first look reads everything
-    before = time.monotonic(), watching.seconds, cluster.seconds
+    watched = _share(lambda: cluster.seconds, WINDOW / 2)  # before anything is submitted or broken here
+    before = time.monotonic(), watching.seconds
     shown = _break(cluster, chance)
     time.sleep(max(0.0, before[0] + WINDOW - time.monotonic()))
     elapsed = time.monotonic() - before[0]
-    share, watched = (watching.seconds - before[1]) / elapsed, (cluster.seconds - before[2]) / elapsed
+    share = (watching.seconds - before[1]) / elapsed
     time.sleep(15)
     watching.end()
     lost = sorted(set(shown) - set(watching.told))
