@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import os
+import pwd
+import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import BadInput
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import again, breaker, plans
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import Target
@@ -238,7 +239,7 @@ def test_the_launcher_sends_each_command_where_it_belongs(tmp_path: Path) -> Non
     root = Path(__file__).parents[5]
     text = (root / "roles/controller/templates/job-recovery.sh.j2").read_text(encoding="utf-8")
     values = {"job_recovery_etc": str(tmp_path), "job_recovery_state_dir": str(tmp_path)}
-    values["job_recovery_user"] = yaml.safe_load("'%s'" % os.popen("id -un").read().strip())
+    values["job_recovery_user"] = pwd.getpwuid(os.getuid()).pw_name
     for name, value in values.items():
         text = text.replace("{{ %s }}" % name, value)
     (tmp_path / "environment").write_text("PATH=%s:/usr/bin:/bin\n" % tmp_path, encoding="utf-8")
@@ -252,4 +253,6 @@ def test_the_launcher_sends_each_command_where_it_belongs(tmp_path: Path) -> Non
         ("status --json", "control status --json"),
         ("", "control  "),
     ):
-        assert os.popen("sh %s/launcher %s" % (tmp_path, words)).read().rstrip("\n") == told
+        argv = ["sh", str(tmp_path / "launcher"), *words.split()]
+        ended = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)
+        assert ended.stdout.rstrip("\n") == told
