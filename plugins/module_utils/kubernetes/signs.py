@@ -30,15 +30,13 @@ class Shown:
 
 def shown(node: NodeView, signs: Sequence[NodeSign]) -> Optional[Shown]:
     """The first of `signs` that the node shows, None for none. Of a node that is not Ready nothing is known."""
-    return next((found for sign in signs for found in [_shown(node, sign)] if found is not None), None)
-
-
-def _shown(node: NodeView, sign: NodeSign) -> Optional[Shown]:
     if node.ready != "True":
         return None
-    if sign.taint:
-        return Shown(sign) if any(taint.key == sign.taint for taint in node.taints) else None
-    for condition in node.conditions:
-        if (condition.kind, condition.status) == (sign.condition, sign.status):
+    conditions = {condition.kind: condition for condition in node.conditions}  # asked for every node once a second
+    for sign in signs:
+        condition = conditions.get(sign.condition) if sign.condition else None
+        if condition is not None and condition.status == sign.status:
             return Shown(sign, condition.since)
+        if sign.taint and any(taint.key == sign.taint for taint in node.taints):
+            return Shown(sign)
     return None

@@ -90,6 +90,7 @@ SIGNS = (
         ({"conditions": (Condition("StorageReady", "False"), Condition("KernelDeadlock", "True", 1.0))}, "reboot_node"),
         ({"taints": (Taint("vendor.example/broken", "gpu", "NoSchedule"),)}, "quarantine_node"),
         ({"taints": (Taint("vendor.example/other", "", "NoExecute"),)}, None),
+        ({"conditions": (Condition("", "True", NOW - 99),)}, None),  # without a type it says nothing
         # what agents of a node said last is old when its kubelet is silent
         ({"ready": "Unknown", "conditions": (Condition("StorageReady", "False"),)}, None),
         ({"ready": None, "conditions": (Condition("StorageReady", "False"),)}, None),
