@@ -31,10 +31,12 @@ _JOB_FREE = frozenset(
 _NODE_ORDER = ("NodeName", "CPUAlloc", "AvailableFeatures", "ActiveFeatures", "Gres", "NodeAddr", "OS", "RealMemory",
                "State", "Partitions", "BootTime", "LastBusyTime", "CfgTRES", "AllocTRES", "CurrentWatts", "Reason",
                "Comment", "Extra")
-_JOB_ORDER = ("JobId", "UserId", "Priority", "JobState", "Requeue", "RunTime", "SubmitTime", "AccrueTime", "StartTime",
-              "PreemptEligibleTime", "SuspendTime", "Partition", "ReqNodeList", "NodeList", "BatchHost", "NumNodes",
-              "OverSubscribe", "Command", "WorkDir", "AdminComment", "SystemComment", "Comment", "StdErr", "StdIn",
-              "StdOut")
+_JOB_ORDER = ("JobId", "HetJobIdSet", "UserId", "Priority", "JobState", "Requeue", "RunTime", "SubmitTime",
+              "AccrueTime", "StartTime", "PreemptEligibleTime", "SuspendTime", "Partition", "ReqNodeList", "NodeList",
+              "BatchHost", "NumNodes", "OverSubscribe", "Command", "WorkDir", "AdminComment", "SystemComment",
+              "Comment", "StdErr", "StdIn", "StdOut")
+# What tells which job a record is of stands in its first line, before any text of the user.
+_FIRST_LINE = frozenset(("ArrayJobId", "ArrayTaskId", "HetJobId", "HetJobOffset"))
 _NODE_REQUIRED = ("NodeName", "State", "RealMemory")
 _JOB_REQUIRED = ("JobId", "JobState", "UserId", "Requeue", "NodeList", "SubmitTime", "Partition")
 
@@ -104,7 +106,7 @@ def _fields(lines: list[str], free: frozenset[str], order: tuple[str, ...], requ
             if key in fields:
                 raise _damaged(lines, "%s stands there twice" % key)
             # what we read stands in lines that we know: another line may be a user's, and its keys count for nothing
-            if pairs[0][0] in order:
+            if pairs[0][0] in order and (position == 0 or key not in _FIRST_LINE):
                 fields[key] = value
     missing = [key for key in required if key not in fields]
     if missing:

@@ -320,6 +320,7 @@ def test_forged_or_damaged_job_is_unreadable(case: str) -> None:
 
 @pytest.mark.parametrize("keys", [
     "ArrayJobId=99 ArrayTaskId=3", "ArrayTaskId=1-9", "HetJobId=5 HetJobOffset=1", "HetJobId=7", "Comment=no",
+    "HetJobIdSet=99-100", "HetJobIdSet=7-8 HetJobId=7",
     "Anything=1 Restarts=9 NodeList=victim JobState=RUNNING", "Power= Reason=x", "ExitCode=9:9", "BatchFlag=0",
 ])
 @pytest.mark.parametrize("text", ["JobName=", "Network=", "StdOut="])
@@ -328,7 +329,7 @@ def test_keys_that_a_user_put_behind_a_text_of_his_make_no_other_job(keys: str, 
     whole = capture("scontrol_job-24.11-pending.txt")
     (before,) = parse_text.parse_jobs(whole)
     try:
-        (job,) = parse_text.parse_jobs(whole.replace(text, "%sx\n   %s\n   " % (text, keys), 1))
+        (job,) = parse_text.parse_jobs(whole.replace(text, "%sx\n   %s Rest=" % (text, keys), 1))
     except Unreadable:
         return
     assert job.argument == "7"
