@@ -64,7 +64,6 @@ class Options:
     reason: str | None = None
     down_seconds: float = 2.0
     service: str | None = None
-    percent: int = 30
 
 
 @dataclass(frozen=True)
@@ -150,34 +149,6 @@ def _cut_network(instance: Instance, host: str, _options: Options) -> None:
 
 def _restore_network(instance: Instance, host: str, _options: Options) -> None:
     command.run(["ip", "link", "set", "dev", _cable(instance, host), "up"])
-
-
-_NO_LOSS = """
-table inet lab_loss
-delete table inet lab_loss
-"""
-_LOSS = """
-table inet lab_loss {{
-    chain input {{
-        type filter hook input priority 0
-        iifname "eth0" numgen random mod 100 < {percent} drop
-    }}
-    chain output {{
-        type filter hook output priority 0
-        oifname "eth0" numgen random mod 100 < {percent} drop
-    }}
-}}
-"""
-
-
-def _lose_packets(instance: Instance, host: str, options: Options) -> None:
-    if not 0 < options.percent <= 100:
-        raise LabError(f"Not a percentage: {options.percent}")
-    command.run([*_inside(instance, host), "nft", "-f", "-"], stdin=_NO_LOSS + _LOSS.format(percent=options.percent))
-
-
-def _restore_packets(instance: Instance, host: str, _options: Options) -> None:
-    command.run([*_inside(instance, host), "nft", "-f", "-"], stdin=_NO_LOSS)
 
 
 def _inside(instance: Instance, host: str) -> list[str]:
@@ -311,13 +282,6 @@ FAULTS = {
     "thaw": Fault("a frozen host goes on", Where.ANY, _thaw),
     "cut_network": Fault("the network cable is out (until the next boot)", Where.ANY, _cut_network, "restore_network"),
     "restore_network": Fault("the network cable is in", Where.ANY, _restore_network),
-    "lose_packets": Fault(
-        "of all packets, --percent (default 30) are lost each way (until the next boot)",
-        Where.ANY,
-        _lose_packets,
-        "restore_packets",
-    ),
-    "restore_packets": Fault("no packet is lost any more", Where.ANY, _restore_packets),
     "stop_slurmd": Fault("slurmd is stopped; its jobs run on", Where.NODE, _service("stop", "slurmd"), "start_slurmd"),
     "start_slurmd": Fault("slurmd is started", Where.NODE, _service("start", "slurmd")),
     "kill_slurmd": Fault(

@@ -55,12 +55,6 @@ def test_what_is_no_step_is_refused(instance: Instance, step: str) -> None:
         faults.inflict(instance, "leave_pmix_files", ["node1"], Options(job=1, step=step))
 
 
-@pytest.mark.parametrize("percent", [-1, 0, 101])
-def test_what_is_no_percentage_is_refused(instance: Instance, percent: int) -> None:
-    with pytest.raises(LabError, match="Not a percentage"):
-        faults.inflict(instance, "lose_packets", ["node1"], Options(percent=percent))
-
-
 def test_faults_of_a_lab_that_is_not_up(instance: Instance) -> None:
     with pytest.raises(LabError, match="not up"):
         faults.inflict(instance, "freeze", ["node1"], Options())
