@@ -32,6 +32,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     answers_of,
     ask_places,
     find_places,
+    may_live_on,
     read_jobs,
     read_parts,
     serious,
@@ -50,7 +51,8 @@ class EndOrphans(Plain):
 
     Waits for: `job_not_active`, should the job have started again; a short time for a node that does not answer.
     Failed: processes that do not end, or are left of a job that is not opted in (its node then needs a person).
-    Proof: every node that the job ever ran on says that none is left; those of runs before the last may be silent.
+    Proof: every node that the job ever ran on says that none is left. Of runs before the last, one may be
+    silent that Slurm hears, or that is proved off.
     """
 
     name = plans.END_ORPHANS
@@ -120,6 +122,10 @@ def _judge(
     trouble_of_last = serious(place, errors)
     if trouble_of_last:
         return trouble(work, tools, trouble_of_last[0])
+    living = may_live_on(errors, tools)
+    if living:
+        why = "an earlier run of job %s may live on on %s, which is silent and not proved off"
+        return retry(work, tools, why % (work.target.name, living[0]))
     counts = _counts(place, data)
     if not any(counts.values()):
         return _none_left(work, data, errors, {})

@@ -21,6 +21,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     trouble,
     waiting,
 )
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.job_places import may_live_on
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import job_state, outcome
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Job
 
@@ -111,15 +112,11 @@ def _last_nodes(jobs: Sequence[int], tools: Tools) -> dict[int, tuple[str, ...]]
 
 
 def _may_live_on(jobs: Sequence[int], dead: Collection[str], tools: Tools) -> dict[int, str]:
-    """By job a node of its last run that is silent and not one of those whose processes are known to be dead.
-
-    Slurm ends a job on the nodes that it hears; on one that is only cut off, its processes go on.
-    """
-    others = {job: sorted(set(names).difference(dead)) for job, names in _last_nodes(jobs, tools).items()}
-    asked = sorted({name for names in others.values() for name in names})
-    heard = {node.name for node in tools.slurm.nodes(asked, missing_ok=True) if node.responding} if asked else set()
-    silent = {job: [name for name in names if name not in heard] for job, names in others.items()}
-    return {job: names[0] for job, names in silent.items() if names}
+    """By job a node of its last run where it may live on, besides those whose processes are known to be dead."""
+    others = {job: set(names).difference(dead) for job, names in _last_nodes(jobs, tools).items()}
+    living = may_live_on(set().union(*others.values()), tools)
+    found = {job: [name for name in living if name in names] for job, names in others.items()}
+    return {job: names[0] for job, names in found.items() if names}
 
 
 class _Freeing:

@@ -10,9 +10,13 @@ from typing import Any, Callable, Iterable, Mapping, Optional, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Absent, RecoveryError
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes.shell import NodeAnswer
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.identity import same_machine
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.redfish import OFF, PowerState
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.observe import names_of_job
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Tools, Work
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Machine, Tools, Work
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import AccountingRecord, Job
+
+_POWER_DEADLINE = 4.0
 
 
 @dataclass(frozen=True)
@@ -154,6 +158,34 @@ def answers_of(
     return data, errors
 
 
+def may_live_on(names: Iterable[str], tools: Tools) -> list[str]:
+    """Of these nodes, on which a job has run, those where it may live on.
+
+    Slurm ends a job on the nodes that it hears. One that is only cut off, or frozen, goes on with it, unless its own
+    BMC says that it is off.
+
+    Raises:
+        RecoveryError: Slurm cannot be read.
+    """
+    asked = sorted(set(names))
+    heard = {node.name for node in tools.slurm.nodes(asked, missing_ok=True) if node.responding} if asked else set()
+    silent = [name for name in asked if name not in heard]
+    off = _proved_off(silent, tools)
+    return [name for name in silent if name not in off]
+
+
+def _proved_off(names: Sequence[str], tools: Tools) -> set[str]:
+    machines = {name: machine for name, machine in tools.machines(names).items() if machine.bmc_url} if names else {}
+    if not machines or tools.power is None:
+        return set()
+    states = tools.power.read_many([machine.bmc_url for machine in machines.values()], _POWER_DEADLINE)
+    return {name for name, machine in machines.items() if _says_off(states.get(machine.bmc_url), machine)}
+
+
+def _says_off(state: Any, machine: Machine) -> bool:
+    return isinstance(state, PowerState) and state.state == OFF and same_machine(state.uuid, machine.smbios_uuid)
+
+
 def serious(place: Places, errors: Mapping[str, RecoveryError]) -> list[RecoveryError]:
-    """Errors that matter: those of nodes of the last run. On nodes of earlier ones Slurm has ended the job itself."""
+    """Errors of nodes of the last run; for those of earlier ones see `may_live_on`."""
     return [error for name, error in errors.items() if name in place.last]

@@ -255,6 +255,9 @@ class Site:
             raise Unreachable("BMC %s: no answer" % url)
         return self.bmc[url]
 
+    def read_many(self, urls: Sequence[str], deadline: Optional[float] = None) -> dict[str, Any]:
+        return {url: self.bmc.get(url, Unreachable("BMC %s: no answer" % url)) for url in urls}
+
     def request_level(
         self, url: str, level: str, smbios_uuid: str, seconds: float, before_write: Optional[Callable[[], Any]] = None
     ) -> PowerState:

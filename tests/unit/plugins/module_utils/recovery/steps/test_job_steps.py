@@ -15,9 +15,11 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.error
     TimedOut,
     Unreachable,
 )
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.redfish import PowerState
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Work
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import AccountingRecord
 from ansible_collections.mission_control.job_recovery.tests.unit.plugins.module_utils.recovery.steps.site import (
+    UUID,
     Site,
     late,
     work_of,
@@ -170,6 +172,36 @@ def test_a_silent_node_of_an_earlier_run_is_named_only(site: Site, step: str) ->
     outcome = site.act_one(at(step))
     assert outcome.status == "done"
     assert "node3" in outcome.why
+
+
+@pytest.mark.parametrize(
+    ("state", "power", "status", "word"),
+    [
+        (("IDLE",), None, "done", ""),  # Slurm hears slurmd and has ended the job there
+        (("DOWN",), None, "done", ""),
+        (("DOWN", "NOT_RESPONDING"), None, "waiting", "node3"),
+        (("ALLOCATED", "NOT_RESPONDING"), ("On", UUID), "waiting", "node3"),
+        (("DOWN", "NOT_RESPONDING"), ("Off", UUID), "done", ""),
+        (("DOWN", "NOT_RESPONDING"), ("Off", "0f0e0d0c-0b0a-0908-0706-050403020100"), "waiting", "node3"),
+        (("DOWN", "NOT_RESPONDING"), ("Off", ""), "waiting", "node3"),
+        (("DOWN", "NOT_RESPONDING"), ("PoweringOff", UUID), "waiting", "node3"),
+        (None, None, "waiting", "node3"),  # Slurm has never heard of it
+    ],
+)
+def test_an_earlier_run_may_live_on_where_nobody_hears_it(site: Site, state: Any, power: Any, status: str, word: str):
+    site.runs = [run(11, "node3", start=50), run(11, "node1", "node2", start=100)]
+    site.helper["ssh-node3", "orphans"] = Unreachable("frozen")
+    if state is None:
+        del site.nodes_now["node3"]
+    else:
+        site.node("node3", *state)
+    site.bmc.pop("https://bmc/node3", None)
+    if power is not None:
+        site.bmc["https://bmc/node3"] = PowerState(*power, "/reset", ("On", "ForceOff"))
+    outcome = site.act_one(at("end_orphans"))
+    assert (outcome.status, site.writes) == (status, [])
+    assert word in outcome.why
+    assert site.act_one(late(at("end_orphans"))).status == ("done" if status == "done" else "failed")
 
 
 def test_two_jobs_on_one_node_are_one_question(site: Site) -> None:
