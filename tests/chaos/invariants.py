@@ -112,7 +112,10 @@ def no_healthy_job_killed(record: Record) -> list[str]:
 
 
 def no_node_held_without_incident(record: Record) -> list[str]:
-    """Each hold of ours has its incident, and one that still is has an incident that is not closed."""
+    """Each hold of ours has its incident, and one that still is has an incident that is not closed.
+
+    A ledger that was restored has forgotten the incident: then a later one leaves the node to a person.
+    """
     rows = {row.number: row for row in record.rows}
     told = []
     for hold in record.holds:
@@ -120,11 +123,17 @@ def no_node_held_without_incident(record: Record) -> list[str]:
         if number is None:
             continue
         row = rows.get(number)
+        if row is None and _taken_up(record, hold):
+            continue
         if row is None or row.target != hold.node:
             told.append("%s was held at %s for incident #%d, which is not there" % (hold.node, hold.at, number))
         elif hold.until is None and row.state == CLOSED:
             told.append("%s is still held for incident #%d, which is closed" % (hold.node, number))
     return told
+
+
+def _taken_up(record: Record, hold: Hold) -> bool:
+    return any(row.target == hold.node and row.state == ESCALATED and row.opened_at > hold.at for row in record.rows)
 
 
 def no_more_held_than_allowed(record: Record) -> list[str]:
@@ -210,7 +219,8 @@ def _slurm_began_it(record: Record, life: Life) -> bool:
     """Whether the run began when Slurm had set its begin time to, after a requeue of its own."""
     before = [requeue for requeue in record.requeues if requeue.job == life.job and requeue.at <= life.at]
     last = max(before, key=lambda requeue: requeue.at, default=None)
-    return last is not None and not last.asked and life.at - last.at >= SLURM_DELAY
+    # Slurm keeps begin times in whole seconds
+    return last is not None and not last.asked and life.at - last.at >= SLURM_DELAY - 1
 
 
 def _broken(record: Record, targets: Iterable[str], at: float, fatal: bool = False) -> bool:
