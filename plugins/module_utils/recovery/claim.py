@@ -10,6 +10,7 @@ whose lease ends, or an open incident that was not begun: both are taken up agai
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Mapping, Optional, Sequence
 
@@ -369,6 +370,11 @@ class Claimer:
     def _lease(self) -> float:
         return self._settings.limits.lease
 
+    @cached_property
+    def _machines(self) -> int:
+        """How many nodes are known; counted once for all targets of the run."""
+        return len(self._store.machines.all())
+
     def _room(self, case: Case) -> Optional[int]:
         """How many nodes may be held when this one is taken out of service; None where that does not matter."""
         if not case.is_node or case.acted or (case.by_hand and "blast_radius" in case.request.override):
@@ -476,7 +482,7 @@ class Claimer:
             restarts=store.steps.begun_lately(machine, (plans.RESTART_DAEMON,), limits.reboot_window, number),
             alike=max(alike, together - 1),
             held=holds.besides(store, self._settings, subject.key),
-            machines=len(store.machines.all()),
+            machines=self._machines,
             failures=breaker.failures(store, subject.target.kind, limits),
         )
 
