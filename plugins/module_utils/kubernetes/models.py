@@ -96,7 +96,6 @@ class NodeView:
         cordon_managers: field managers whose write cordoned it (empty where the server does not say).
         cordoned_at: when the server says that this write was.
         taints: as the server lists them, with all their fields kept apart in `raw_taints`.
-        lease_renewed_at: the kubelet's last sign of life; None where the lease was not read or is not there.
         ownership: the text of our annotation, or None.
         held: whether a person asked by annotation to leave it alone.
         deleted: whether somebody deleted it, and it is on its way out.
@@ -116,7 +115,6 @@ class NodeView:
     cordon_managers: tuple[str, ...] = ()
     cordoned_at: Optional[float] = None
     taints: tuple[Taint, ...] = ()
-    lease_renewed_at: Optional[float] = None
     ownership: Optional[str] = None
     held: bool = False
     deleted: bool = False
@@ -247,8 +245,8 @@ class Origin:
         return json.dumps(made, sort_keys=True)
 
 
-def node_view(node: Mapping[str, Any], lease: Optional[Mapping[str, Any]] = None) -> NodeView:
-    """Read a Node object, and its Lease of kube-node-lease where given.
+def node_view(node: Mapping[str, Any]) -> NodeView:
+    """Read a Node object.
 
     Raises:
         Unreadable: it has no name.
@@ -278,7 +276,6 @@ def node_view(node: Mapping[str, Any], lease: Optional[Mapping[str, Any]] = None
         taints=tuple(
             Taint(text(taint, "key"), text(taint, "value"), text(taint, "effect")) for taint in items(spec, "taints")
         ),
-        lease_renewed_at=epoch(part(lease or {}, "spec").get("renewTime")),
         ownership=given_text(annotations, NODE_ANNOTATION),
         held=HOLD_ANNOTATION in annotations,
         deleted=bool(metadata.get("deletionTimestamp")),

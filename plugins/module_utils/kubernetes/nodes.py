@@ -241,15 +241,13 @@ def _taints_without_ours(node: NodeView) -> list[dict[str, Any]]:
 # ---- with the API server -------------------------------------------------------------------------------------------
 
 
-def read_node(client: KubernetesClient, name: str, lease: bool = False) -> NodeView:
-    """One node, with its lease where asked for (None in the view where the node has none).
+def read_node(client: KubernetesClient, name: str) -> NodeView:
+    """One node.
 
     Raises:
         Absent: there is no such node.
     """
-    node = client.get(path_of("v1", "nodes", name=name))
-    found = client.find(path_of("coordination.k8s.io/v1", "leases", "kube-node-lease", name)) if lease else None
-    return node_view(node, found)
+    return node_view(client.get(path_of("v1", "nodes", name=name)))
 
 
 def pods_on(client: KubernetesClient, name: str) -> list[PodView]:

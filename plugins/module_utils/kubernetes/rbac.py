@@ -30,12 +30,12 @@ OBSERVE: tuple[Grant, ...] = (
     Grant("", "pods", ("list", "watch"), "see what ended the pods of a Job, and pods that never end"),
     Grant("batch", "jobs", ("get", "list", "watch"), "see Jobs that failed"),
     Grant("", "events", ("list",), "see what became of a Job's pods that are gone"),
-    Grant("coordination.k8s.io", "leases", ("get",), "see whether a kubelet is alive (kube-node-lease)"),
 )
 
 ACT: tuple[Grant, ...] = (
     Grant("", "nodes", ("patch",), "cordon, taint, uncordon"),
     Grant("", "pods/eviction", ("create",), "drain within the disruption budgets"),
+    Grant("", "pods", ("get",), "see whether a pod that was evicted is gone"),
     Grant("", "pods", ("delete",), "let go of pods on a node whose power is proved off"),
     Grant("batch", "jobs", ("create", "patch"), "run a failed Job again, mark the old one"),
 )

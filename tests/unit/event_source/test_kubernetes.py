@@ -11,6 +11,7 @@ import socket
 
 import pytest
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import rbac
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import parse_event
 from ansible_collections.mission_control.job_recovery.tests.unit.plugins.module_utils.kubernetes.api_server import (
     ApiServer,
@@ -32,6 +33,7 @@ def loaded():
 @pytest.fixture
 def api():
     server = ApiServer()
+    server.grants = rbac.OBSERVE
     yield server
     server.close()
 

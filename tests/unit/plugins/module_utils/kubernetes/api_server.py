@@ -19,7 +19,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
 _OBJECT = re.compile(r"(/api/v1|/apis/[^/]+/[^/]+)(?:/namespaces/([^/]+))?/([^/]+)(?:/([^/]+))?(?:/([^/]+))?\Z")
-_NAMESPACED = {"pods", "jobs", "leases", "configmaps", "secrets"}
+
+
+_VERBS = {"POST": "create", "PATCH": "patch", "PUT": "update", "DELETE": "delete"}
 
 
 def status(code: int, reason: str = "", message: str = "", **details: object) -> dict:
@@ -36,6 +38,7 @@ class ApiServer:
         requests: what it was asked, `METHOD path?query`, in order.
         bodies: the parsed bodies of the writes, in order.
         token: when set, requests need it as bearer token.
+        grants: of `rbac`; when set, requests that none of them allows are refused, as the server does.
         may: from the resource attributes of a SelfSubjectAccessReview to whether we may.
         watch_seconds: watches end after this time, however long they were meant to last.
     """
@@ -44,6 +47,7 @@ class ApiServer:
         self.requests: list[str] = []
         self.bodies: list[dict] = []
         self.token = ""
+        self.grants: tuple = ()
         self.watch_seconds = 30.0
         self.closed = False
         self.may = lambda attributes: True
@@ -219,6 +223,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.api.requests.append("%s %s" % (self.command, self.path))
         if self.api.token and self.headers.get("Authorization") != "Bearer %s" % self.api.token:
             return self._answer(401, status(401, "Unauthorized"))
+        if self.api.grants and not _granted(self.api.grants, *_asked(self.command, split.path, query)):
+            return self._answer(403, status(403, "Forbidden"))
         told = self.api.told(self.command, split.path)
         if told:
             return self._answer(told[0], told[1], told[2])
@@ -275,6 +281,18 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
+
+
+def _asked(method: str, path: str, query: dict) -> tuple[str, str, str]:
+    """API group, resource (with its sub-resource after a slash) and verb of a request, as RBAC names them."""
+    prefix, _namespace, resource, name, sub = _OBJECT.match(path).groups()
+    reading = "get" if name else "watch" if query.get("watch") == "true" else "list"
+    group = prefix.split("/")[2] if prefix.startswith("/apis/") else ""
+    return group, resource + ("/" + sub if sub else ""), _VERBS.get(method, reading)
+
+
+def _granted(grants: tuple, group: str, resource: str, verb: str) -> bool:
+    return any((grant.group, grant.resource) == (group, resource) and verb in grant.verbs for grant in grants)
 
 
 def _matches(groups: tuple, group: str, namespace: str | None, resource: str) -> bool:

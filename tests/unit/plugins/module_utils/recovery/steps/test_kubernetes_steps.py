@@ -13,6 +13,7 @@ from typing import Any, Iterator, Optional
 
 import pytest
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Unreachable
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import rbac
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.client import KubernetesClient
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.losses import Loss
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.models import (
@@ -21,7 +22,13 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.kuber
     OUT_OF_SERVICE,
     Origin,
 )
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import observe, plans, present
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import (
+    dispatch,
+    observe,
+    plans,
+    present,
+    waits,
+)
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import Target
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import NodeSign
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Outcome, Work
@@ -52,6 +59,7 @@ class Cluster:
 
     def __init__(self, folder: Path) -> None:
         self.api = ApiServer()
+        self.api.grants = rbac.OBSERVE + rbac.ACT
         self.client = KubernetesClient(self.api.kubeconfig(folder), timeout=5.0)
         self.site = Site()
         self.machine = replace(self.site.add("node1"), kubernetes_name="k1")
@@ -123,6 +131,12 @@ def test_a_node_that_somebody_deleted_is_told_from_one_that_nobody_can_look_at(
     assert (look.kubernetes_deleted, "kubernetes" in look.unknown) == (deleted, unknown)
     assert (look.kubernetes is None) is (deleted or unknown)
     assert not (deleted and present.is_well(look))
+
+
+def test_the_service_may_look_whether_an_evicted_pod_is_gone(cluster: Cluster) -> None:
+    cluster.pod()
+    wanted = waits.Wanted(pods=frozenset({"a/p1", "a/p2"}))
+    assert dispatch.cheap_look(cluster.site.tools(cluster.client), wanted).pods == {"a/p1": True, "a/p2": False}
 
 
 def test_somebody_elses_cordon(cluster: Cluster) -> None:
