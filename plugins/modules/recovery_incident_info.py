@@ -100,6 +100,18 @@ incidents:
       description: Why it stands there.
       type: str
       sample: the boot of node7 is awaited
+    waits_for:
+      description: The kind of what it waits for, empty while it waits for nothing.
+      type: str
+      sample: node_registered
+    waits_until:
+      description: When it looks again by itself, null while it waits for nothing.
+      type: float
+      sample: 1790001800.5
+    requested_by:
+      description: Who asked for it by hand, empty where nobody did.
+      type: str
+      sample: alice
     seen_at:
       description: When the fault was seen.
       type: float
@@ -126,8 +138,8 @@ refusals:
 overview:
   description:
     - What stands where, whatever was asked for. C(going_on) with what each waits for and until when, C(for_a_person)
-      with C(what_to_do), C(refusals) of the last day by gate, C(last_acts), C(commands) that people gave, C(breaker),
-      C(stopped), C(restored), C(mode) and C(cluster).
+      with C(what_to_do) and the folder on the controller with the node's C(evidence), C(refusals) of the last day by
+      gate, C(last_acts), C(commands) that people gave, C(breaker), C(stopped), C(restored), C(mode) and C(cluster).
   returned: success
   type: dict
   sample:
@@ -136,7 +148,8 @@ overview:
         target: node7
         fault_kind: node_not_responding
         why: "verify failed: the health command of node7 says no: GPU 3 is missing"
-        what_to_do: repair it, then `job-recovery release 7`; or have it tried again, `job-recovery retry 7`
+        evidence: /var/lib/job-recovery/evidence/incident-7/node7
+        what_to_do: "repair it, then `job-recovery release 7`; or have it tried again: `job-recovery retry 7`"
 machines:
   description: The machines of the ledger.
   returned: when O(machines) is true

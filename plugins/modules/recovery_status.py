@@ -61,7 +61,7 @@ author:
 EXAMPLES = r"""
 - name: Prove that an event travels the whole way
   mission_control.job_recovery.recovery_status:
-    sources: [ledger, slurm, kubernetes]
+    sources: [ledger, slurm, loss, kubernetes]
     canary: true
   become: true
   vars:

@@ -23,24 +23,17 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.text import printable
 
 _DAY = 86400.0
-# Steps that only wait or look are no acts.
-_ACTS = (
-    plans.RESTART_DAEMON,
-    plans.DRAIN,
-    plans.CORDON,
-    plans.REBOOT,
-    plans.FENCE,
-    plans.DOWN,
-    plans.RELEASE_PODS,
-    plans.FREE_JOBS,
-    plans.POWER_ON,
-    plans.END_ORPHANS,
-    plans.CLEAN_SPOOL,
-    plans.UNCORDON,
-    plans.RESUME,
-    plans.REQUEUE,
-    plans.RERUN,
+# Steps that only wait, look or tell.
+_NO_ACTS = (
+    plans.AWAIT_DRAINED,
+    plans.SAVE_EVIDENCE,
+    plans.AWAIT_BOOT,
+    plans.AWAIT_JOB_END,
+    plans.VERIFY,
+    plans.TELL,
+    plans.CONFIRM,
 )
+_ACTS = tuple(step for step in plans.ORDER if step not in _NO_ACTS)
 
 
 def overview(settings: Settings, store: Store, limit: int = 20) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Iterator
 
 import yaml
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import settings, watchdog
 
 CHECKOUT = Path(__file__).resolve().parents[5]
 CODE = sorted((CHECKOUT / "plugins/module_utils/checks").glob("*.py"))
@@ -77,3 +78,10 @@ def test_every_check_is_documented_once_and_no_other() -> None:
     undocumented = {name for name, pattern in patterns.items() if not any(map(pattern.match, names))}
     assert undocumented == set()
     assert {name for name in names if not any(pattern.match(name) for pattern in patterns.values())} == set()
+
+
+def test_every_event_source_has_its_check_documented() -> None:
+    slurm, kubernetes = settings.SlurmSettings(enabled=True), settings.KubernetesSettings(kubeconfig="/k")
+    sources = watchdog.expected(settings.Settings(cluster="c", slurm=slurm, kubernetes=kubernetes))
+    found = {name for name in documented() if name.startswith("recovery_source_")}
+    assert found == {"recovery_source_%s" % name for name in sources}

@@ -169,7 +169,7 @@ def test_the_overview(ledger: LedgerSettings, store: Store, tmp_path: Path) -> N
     assert held is not None
     token = store.claims.begin("test", "test", 30)
     assert store.claims.take(held.key, token, 30, first)
-    for name in ("await_boot", "reboot"):  # what only waits is no act
+    for name in ("await_boot", "reboot", "release_successor", "tell"):  # what only waits or tells is no act
         store.steps.start(replace(held, step=name), token, {})
     store.commands.note("stop", "alice " + HOSTILE, reason=HOSTILE)
     seen = overview(settings, store)
@@ -184,7 +184,8 @@ def test_the_overview(ledger: LedgerSettings, store: Store, tmp_path: Path) -> N
     assert (by_gate["owner"]["times"], by_gate["owner"]["targets"], by_gate["owner"]["why"]) == (3, 2, "why of node4")
     assert by_gate["blast_radius"]["why"] == HOSTILE
     assert [(each["incident"], each["target"], each["step"]) for each in seen["last_acts"]] == [
-        (first, "node1", "reboot")
+        (first, "node1", "release_successor"),
+        (first, "node1", "reboot"),
     ]
     assert seen["commands"][0]["command"] == "stop"
     assert seen["breaker"]["node"] == {"failures": 0, "limit": 3, "broken": False}
