@@ -69,6 +69,7 @@ class SlurmWatch:
         self._steady = steady
         self._resend_nodes, self._resend_jobs = Resend(), Resend()
         self._jobs_at = -math.inf  # by the steady clock
+        self._jobs_wait = False  # for the events of nodes, once
         self._jobs_trouble: Optional[RecoveryError] = None
         self._nodes_took = self._jobs_took = 0.0
         self._accounting_at = -math.inf  # by the steady clock
@@ -98,10 +99,14 @@ class SlurmWatch:
         nodes = {(fault.kind, "", fault): None for fault in await self._nodes()}
         self._nodes_took = self._steady() - steady
         events = events_of(self._resend_nodes.due(nodes, steady), settings.cluster, now)
-        if events:  # they wait for no look at ten thousand jobs, which comes with the next one
-            return self._with_trouble(events)
         interval = detect.job_interval(self._config, settings.slurm.job_interval)
-        if steady - self._jobs_at >= max(interval, _apart(self._jobs_took, _JOBS_SHARE, _JOBS_APART)):
+        due = steady - self._jobs_at >= max(interval, _apart(self._jobs_took, _JOBS_SHARE, _JOBS_APART))
+        if events and due and not self._jobs_wait:
+            # they wait for no look at ten thousand jobs, which comes with the next one, whatever that shows of nodes
+            self._jobs_wait = True
+            return self._with_trouble(events)
+        if due:
+            self._jobs_wait = False
             self._jobs_at, self._jobs_trouble = steady, None
             began = self._steady()
             try:
@@ -114,8 +119,7 @@ class SlurmWatch:
             self._jobs_took = self._steady() - began
         jobs = {(fault.kind, suggestion, fault): None for fault, suggestion in self._jobs.items()}
         jobs.update({(fault.kind, "", fault): None for fault in self._by_jobs})
-        events = events_of(self._resend_jobs.due(jobs, steady), settings.cluster, now)
-        return self._with_trouble(events)
+        return self._with_trouble(events + events_of(self._resend_jobs.due(jobs, steady), settings.cluster, now))
 
     def _with_trouble(self, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if self._jobs_trouble is not None:

@@ -148,6 +148,19 @@ def test_without_accounting_nodes_and_the_queue_are_watched_and_the_trouble_is_t
         watching.look()
 
 
+def test_nodes_that_are_told_again_all_the_time_do_not_keep_jobs_from_being_looked_at():
+    """A dozen nodes that stay broken, each told once a minute, are one event in every look."""
+    cluster = Cluster(queued={1: job(1, "RUNNING")})
+    watching = Watching(cluster)
+    for number in range(12):
+        cluster.nodes[f"node{number}"] = ("DOWN", (), "Node unexpectedly rebooted")
+        watching.look()
+    cluster.ended = {1: dataclasses.replace(cluster.queued.pop(1), state="NODE_FAIL")}
+    told = [kind for _look in range(6) for kind, _names, _suggested in watching.look()]
+    assert told.count("node_rebooted") == 6
+    assert told.count("job_failed") == 1
+
+
 def test_a_clock_that_goes_back_hides_nothing():
     cluster = Cluster(nodes={"node1": ("DOWN", (), "Node unexpectedly rebooted")})
     watch = SlurmWatch(cluster, clock=lambda: cluster.now)
