@@ -5,8 +5,9 @@
 
 It says yes for a dead node, where nothing happens: the node must answer, and be of the boot that is meant. With ASAP or
 nextstate=RESUME it gives a drained node back before anybody has looked: neither is used, and the node must be drained
-under our reason. It waits until nothing runs on the node: one whose jobs are to be cut off is not for Slurm. Its cancel
-erases the drain: nothing is ever cancelled; a boot that does not come has the next way after it.
+under our reason. It waits until nothing is left of any job on the node: one whose jobs are to be cut off, or do not end
+(COMPLETING), is not for Slurm, whose order would outlive the boot that came another way. Its cancel erases the drain:
+nothing is ever cancelled; a boot that does not come has the next way after it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ Remembered = Callable[[Work, Tools], Mapping[str, Any]]
 
 
 def order(works: Sequence[Work], answers: Answers, tools: Tools, remembered: Remembered) -> list[Work]:
-    """Have Slurm reboot these nodes, by one call; those are returned that are not for Slurm, as jobs run on them.
+    """Have Slurm reboot these nodes, by one call; those are returned that are not for Slurm, as jobs are on them.
 
     An order that was given already (its run was killed) is not given again: Slurm shows it, or the boot is another one.
 
@@ -47,7 +48,7 @@ def order(works: Sequence[Work], answers: Answers, tools: Tools, remembered: Rem
         return []
     nodes = slurm_nodes(works, tools)
     told = ask_nodes(works, tools, lambda work: ["probe", *identity_words(work)])
-    busy = [work for work in works if work.incident in nodes and nodes[work.incident].runs_jobs]
+    busy = [work for work in works if work.incident in nodes and nodes[work.incident].busy]
     wanted = []
     for work in works:
         if work in busy:

@@ -89,8 +89,10 @@ def test_an_order_that_slurm_does_not_show_is_looked_for_again(site: Site) -> No
     assert site.act_one(reboot(site), tools(site)).status == "waiting"
 
 
-def test_jobs_that_are_cut_off_are_not_for_slurm_which_would_wait(site: Site) -> None:
-    site.node("node1", "MIXED", "DRAIN", reason=REASON)
+@pytest.mark.parametrize(("base", "flags"), [("MIXED", ("DRAIN",)), ("IDLE", ("COMPLETING", "DRAIN"))])
+def test_jobs_that_are_cut_off_are_not_for_slurm_which_would_wait(site: Site, base: str, flags: tuple) -> None:
+    """Nor what does not end of a job that has ended; and once the node has booted, the order would still stand."""
+    site.node("node1", base, *flags, reason=REASON)
     site.helper["ssh-node1", "reboot"] = {"rebooting": True, "boot_id": OLD_BOOT}
     assert site.act_one(reboot(site), tools(site)).status == "done"
     assert site.writes == []
