@@ -38,6 +38,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Machine, Tools
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import (
     detect,
+    queue,
     reservations,
     suspects,
 )
@@ -310,7 +311,7 @@ def _failures(tools: Tools, names: Sequence[str], past: Mapping[str, Past]) -> P
     for record in tools.slurm.accounting(since=int(now - rule.window), nodes=names):
         if record.step is None and record.end_time:
             user, started = record.user or "", record.start_time or 0
-            end = suspects.End(str(record.id), user, record.state, record.end_time, started)
+            end = suspects.End(queue.job_name(record), user, record.state, record.end_time, started)
             for name in set(record.nodes).intersection(names):
                 ends[name].append(end)
     found = {}

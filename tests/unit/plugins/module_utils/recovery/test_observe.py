@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any, Optional
 
 import pytest
@@ -72,6 +73,18 @@ def test_failures_of_several_users_in_a_row(site: Site) -> None:
     assert look_at(site, "node_suspect", observe.Past((requeued,), time.time() - 72)).failures == ()
     site.runs.append(ended(5, "e", "COMPLETED", 50))
     assert look_at(site, "node_suspect", observe.Past((requeued,))).failures == ()
+
+
+def test_one_run_of_an_array_task_is_one_failure(site: Site) -> None:
+    """Incidents name it by its array, the accounting by its own number too; it was told of and not requeued."""
+    at = int(time.time()) - 60
+    site.runs = [
+        ended(1, "a", "FAILED", 90),
+        ended(2, "b", "FAILED", 80),
+        replace(ended(13, "c", "FAILED", 60), array_job_id=12, array_task_id=3, end_time=at, start_time=at - 5),
+    ]
+    known = observe.Past((End("12_3", "c", "FAILED", at, at - 5),))
+    assert look_at(site, "node_suspect", known).failures == ()
 
 
 STEP = AccountingRecord(7, "FAILED", step="0", exit_code="0:0", start_time=105 + 2**40)
