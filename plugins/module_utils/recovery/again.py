@@ -15,13 +15,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Optional, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import BadInput, RecoveryError
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import by_hand, plans
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.catalogue import JOB, KINDS
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import SLURM
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import KUBERNETES, SLURM
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.incident import caller
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.rows import (
     ESCALATED,
@@ -84,17 +84,41 @@ def find(store: Store, text: str) -> Incident:
     """The incident that a person means, by its number or by the node or job that it is about.
 
     Raises:
-        BadInput: there is none.
+        BadInput: there is none, or the number is an incident's and another one's job's.
     """
-    number = text.lstrip("#")
+    number = text[1:] if text.startswith("#") else text
+    found = None
     if number.isascii() and number.isdigit() and len(number) < 19:
         found = store.incidents.get(int(number))
-        if found is not None:
-            return found
     live = [each for each in store.incidents.live() if text in (each.target.name, each.machine)]
+    others = [each for each in live if found is None or each.id != found.id]
+    if found is not None and others:
+        raise BadInput(
+            "%s is an incident, and the job of incident #%d" % (ascii(text)[:80], others[0].id),
+            "say `#%d` or `#%d`" % (found.id, others[0].id),
+        )
+    if found is not None:
+        return found
     if not live:
         raise BadInput("no incident %s is open" % ascii(text)[:80], "`job-recovery status` tells which are")
     return live[0]
+
+
+def name_of(store: Store, scheduler: str, incident: Incident) -> str:
+    """The name by which a remediation by hand finds the machine of an incident again, and no other one: the ledger's
+    own name of one machine may be the scheduler's name of another.
+
+    Raises:
+        BadInput: there is no such name.
+    """
+    machine = store.machines.get([incident.machine]).get(incident.machine)
+    if machine is None:
+        return incident.machine or incident.target.name
+    name = (machine.slurm_name if scheduler == SLURM else machine.kubernetes_name) or machine.name
+    found = store.machines.resolve(scheduler, [name]).get(name)
+    if found is not None and found.name != machine.name:
+        raise BadInput("%s is the name of another machine, too" % ascii(name)[:80])
+    return name
 
 
 def command(argv: Sequence[str]) -> list[str]:
@@ -105,9 +129,12 @@ def command(argv: Sequence[str]) -> list[str]:
     """
     options, others = _parser().parse_known_args(argv)
     who = caller()
-    with open_store(load(options.settings).ledger) as store:
+    settings = load(options.settings)
+    with open_store(settings.ledger) as store:
         incident = find(store, options.incident)
         wish = again(options.command, incident)
+        if wish.option == "--nodes":
+            wish = replace(wish, target=name_of(store, SLURM if settings.slurm.enabled else KUBERNETES, incident))
         reason = options.reason.strip() or "%s of #%d" % (options.command, incident.id)
         subject = "#%d %s" % (incident.id, incident.target.name)
         store.commands.note(options.command, who, subject, reason)

@@ -36,7 +36,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     LedgerSettings,
     load,
 )
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Wait
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Machine, Wait
 
 from .test_control import HOSTILE, path, run
 from .world import fault_of, job_fault, settings_of
@@ -147,6 +147,27 @@ def test_a_wish_is_kept_and_becomes_a_remediation(path: str, store: Store) -> No
     with pytest.raises(BadInput, match="no incident 'node9' is open"):
         again.command(["--settings", path, "retry", "node9"])
     assert len(store.commands.since(0.0, 10)) == 2
+
+
+def test_no_machine_is_repaired_for_another_one_of_the_same_name(path: str, store: Store) -> None:
+    """The inventory counts from one, slurm.conf from nought."""
+    for name, slurm_name in [("node1", "node0"), ("node2", "node1"), ("node3", "")]:
+        store.machines.put(Machine(name, slurm_name, "", "ssh-" + name))
+    number = open_one(store, acted=1, plan="quarantine_node", **changes.escalate("flaky", {}))
+    made = again.command(["--settings", path, "release", str(number)])
+    assert '!unsafe "node0"' in made[3]
+    store.machines.put(Machine("node1", "", "", "ssh-node1"))  # not in Slurm any more
+    with pytest.raises(BadInput, match="another machine"):
+        again.command(["--settings", path, "release", str(number)])
+
+
+def test_a_number_that_may_be_an_incident_or_a_job_is_asked_about(path: str, store: Store) -> None:
+    number = open_one(store, acted=1, plan="quarantine_node", **changes.escalate("flaky", {}))
+    job = open_one(store, str(number), acted=1, plan="requeue_job", **changes.escalate("again", {}))
+    with pytest.raises(BadInput, match="is an incident, and the job of incident #%d" % job):
+        again.command(["--settings", path, "retry", str(number)])
+    assert again.command(["--settings", path, "retry", "#%d" % number])[1].endswith("reboot_node")
+    assert again.command(["--settings", path, "retry", "#%d" % job])[1].endswith("requeue_job")
 
 
 def test_nothing_is_begun_for_what_is_closed(path: str, store: Store, capsys: pytest.CaptureFixture[str]) -> None:
