@@ -22,11 +22,24 @@ def all_settled(cluster, seconds: float = 120) -> list[dict]:
 
 
 def assert_jobs_restarted_once(cluster, stories: Sequence[Story]) -> None:
-    """Each job finished, and no run of it was thrown away but the one that broke."""
+    """Each job finished, and no run of it was thrown away by us but the one that broke."""
     for story in stories:
         assert story.finished, "\n".join(f"{seconds:7.1f} s  {text}" for seconds, text in story.lines)
-        job = cluster.job(story.job)
-        assert (job.state, job.restarts) == ("COMPLETED", 1), job
+        job, given_up = cluster.job(story.job), given_up_by_slurm(cluster, story)
+        assert (job.state, job.restarts - len(given_up)) == ("COMPLETED", 1), (job, given_up)
+
+
+def given_up_by_slurm(cluster, story: Story) -> list[str]:
+    """Restarts of the story's job that Slurm itself made for a node which had no fault, in its own words.
+
+    Its pings all end with the slowest, which for a frozen node is longer than the lab's SlurmdTimeout: now and then it
+    then gives up nodes that answer well.
+    """
+    words = f"requeue job JobId={story.job} due to failure of node "
+    told = cluster.head(
+        f"journalctl -u slurmctld -o cat --no-pager --since @{int(cluster.begun)} | grep -F '{words}'; true"
+    ).splitlines()
+    return [line for line in told if line.rpartition(" ")[2] not in story.incidents_of]
 
 
 def assert_booted_once(cluster, boots: strikes.Boots, lost_power: Collection[str], repaired: Collection[str]) -> None:

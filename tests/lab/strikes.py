@@ -246,9 +246,11 @@ class Boots:
     def _boot_id(self, node: str) -> str:
         init = podman.init(self.instance, node)
         try:
-            return Path(f"/proc/{init}/root/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+            found = Path(f"/proc/{init}/root/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         except OSError:  # off, or going down
             return ""
+        # the first thing a host does is to give itself a boot ID of its own
+        return "" if found == Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip() else found
 
 
 @contextmanager
