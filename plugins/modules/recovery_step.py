@@ -29,6 +29,7 @@ options:
       - drain
       - cordon
       - await_drained
+      - save_evidence
       - reboot
       - fence
       - down
@@ -44,6 +45,8 @@ options:
       - resume
       - requeue
       - rerun
+      - release_successor
+      - tell
       - confirm
   token:
     description: The run's token, as M(mission_control.job_recovery.recovery_incident) gave it.

@@ -51,6 +51,7 @@ _WRITE_ATTEMPTS = 5
 # Called right before each write; raises when this run may not write any more.
 Guard = Callable[[], Any]
 
+
 @dataclass(frozen=True)
 class Hold:
     """Our annotation on a node that we cordoned.

@@ -658,7 +658,6 @@ class Steps:
             )
         )
 
-
     def latest(self, names: Sequence[str], limit: int) -> list[dict[str, Any]]:
         """For reports: the last starts of these steps, `{incident, target, step, status, at, why}`, newest first."""
         return self._db.rows(

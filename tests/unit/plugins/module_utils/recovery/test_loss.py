@@ -101,7 +101,10 @@ def test_a_bmc_that_says_off_of_a_node_that_answers_is_not_believed() -> None:
 
 def test_a_node_that_answers_again_is_forgotten_with_its_bmc() -> None:
     """Off, and on again before the node is silent a second time."""
-    story = lambda second, name: not (name == "n1" and (10 <= second < 15 or second >= 20))  # noqa: E731
+
+    def story(second: int, name: str) -> bool:
+        return not (name == "n1" and (10 <= second < 15 or second >= 20))
+
     said = Play(3, story, lambda second, name: second < 20).verdicts(30)
     assert [second for second, verdict in enumerate(said) if verdict.dead] == [11, 12, 13, 14]
 
@@ -183,15 +186,23 @@ def test_a_clock_that_is_set_back_is_no_standstill() -> None:
 
 def test_trouble_of_our_own_is_no_silence() -> None:
     """A name that is not resolved, no descriptor, no route: for one node, then for all."""
-    story = lambda second, name: None if name == "n1" and second >= 10 else True  # noqa: E731
+
+    def story(second: int, name: str) -> Optional[bool]:
+        return None if name == "n1" and second >= 10 else True
+
+    def dead(second: int, name: str) -> Optional[bool]:
+        return False if name == "n1" else None
+
     assert all(verdict == loss.Verdict() for verdict in Play(3, story, always_off("n1")).verdicts(100))
-    dead = lambda second, name: False if name == "n1" else None  # noqa: E731
     assert Play(3, dead, always_off("n1")).verdicts(20)[-1] == loss.Verdict(withheld=loss.CUT_OFF)
 
 
 def test_an_overloaded_node_answers_late_now_and_then() -> None:
     """Most probes miss their time, for minutes, and one in twenty does not."""
-    story = lambda second, name: name != "n1" or second % 20 == 0  # noqa: E731
+
+    def story(second: int, name: str) -> bool:
+        return name != "n1" or second % 20 == 0
+
     assert all(verdict == loss.Verdict() for verdict in Play(3, story).verdicts(600))
 
 
