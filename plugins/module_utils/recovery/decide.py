@@ -247,14 +247,28 @@ def _daemon_down(case: Case) -> Decision:
     if look.shell is not None and look.shell.answers:
         slurm = case.scheduler == SLURM
         return _alive(case, look.shell.slurmd if slurm else look.shell.kubelet, "slurmd" if slurm else "the kubelet")
-    return _not_responding(case)
+    return _heard(case) or _not_responding(case)
 
 
 def _kubernetes_not_ready(case: Case) -> Decision:
     look = _node(case)
     if look.shell is not None and look.shell.answers:
         return _alive(case, look.shell.kubelet, "the kubelet")
-    return _not_responding(case)
+    return _heard(case) or _not_responding(case)
+
+
+def _heard(case: Case) -> Optional[Decision]:
+    """Wait where jobs run on a node that only we do not hear: its power is not cut off under them."""
+    return _verdict(case, "the node is silent, and Slurm hears it and runs jobs there") if _runs_on(case) else None
+
+
+def _runs_on(case: Case) -> bool:
+    """Whether Slurm hears a silent node and runs jobs there, and nobody else has missed it."""
+    look = _node(case)
+    heard = look.slurm is not None and look.slurm.responding and look.slurm.runs_jobs
+    deaf = look.shell is not None and look.shell.connects is False
+    missed = deaf and look.kubernetes is not None and look.kubernetes.ready != "True"
+    return look.silent and heard and not (look.off or look.lost or missed)
 
 
 def _return(_case: Case) -> Decision:
@@ -265,6 +279,8 @@ def _drained(case: Case) -> Decision:
     look = _node(case)
     if look.shell is not None and look.shell.answers:
         return _reboot(case, "reboot_over_ssh", "the node is rebooted once its jobs have ended")
+    if _runs_on(case) and _bmc_is_proved(look):  # by its BMC at last, which waits for no job by itself
+        return _reboot(case, "reboot_over_ssh", "the node is silent, and rebooted once the jobs that Slurm hears end")
     return _dead(case) if look.silent else _verdict(case, "the node's helper does not answer")
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, Optional
 
 import pytest
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.models import NodeView
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import decide, plans, waits
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.catalogue import KINDS
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import Target
@@ -60,8 +61,9 @@ def case(
     machine: Machine = MACHINE,
     dump: float = 0.0,
     opened_at: Optional[float] = None,
+    ready: str = "",
 ) -> Case:
-    look = NodeLook(machine, slurm, None, shell, power)
+    look = NodeLook(machine, slurm, NodeView("k1", ready=ready) if ready else None, shell, power)
     return Case(
         kind,
         scheduler,
@@ -133,6 +135,15 @@ ROWS = [
         ),
         "reboot_by_power",
     ),
+    # Slurm hears the node and runs jobs there: whatever else is wrong, its power is not cut off under them
+    ("not Ready, slow SSH, jobs", case("kubernetes_node_not_ready", SILENT, SLURM_FINE, BMC, ready="Unknown"), WAIT),
+    ("stuck pods, no SSH, jobs", case("pod_stuck_terminating", DEAF, SLURM_FINE, BMC, ready="True"), WAIT),
+    ("no daemon, no SSH, jobs", case("daemon_down", SILENT, SLURM_FINE, BMC), WAIT),
+    ("a stuck job, no SSH, other jobs", case("job_stuck_completing", SILENT, SLURM_FINE, BMC), "reboot_over_ssh"),
+    ("drained by Slurm, no SSH, jobs", case("node_drained", SILENT, SLURM_FINE, BMC), "reboot_over_ssh"),
+    ("drained by Slurm, no SSH, jobs, no BMC", case("node_drained", SILENT, SLURM_FINE), WAIT),
+    ("drained by Slurm, off", case("node_drained", DEAF, SLURM_FINE, OFF), "reboot_by_power"),
+    ("no Kubernetes, off", case("kubernetes_node_not_ready", DEAF, SLURM_FINE, OFF), "reboot_by_power"),
     ("slurmd", case("daemon_down", DEAD_DAEMON), "restart_daemon"),
     ("slurmd, the node too", case("daemon_down", SILENT, power=BMC), "reboot_by_power"),
     ("node_rebooted", case("node_rebooted", OTHER_BOOT, SLURM_BACK), "return_node"),
@@ -198,7 +209,7 @@ def test_plan(made: Case, plan: str) -> None:
         (case("node_not_responding", DEAF, SLURM_FINE, OFF), True),
         (case("node_not_responding", DEAF, SLURM_FINE, BMC), True),
         (case("node_not_responding", DEAF, SLURM_SILENT, BMC), False),
-        (case("kubernetes_node_not_ready", SILENT, SLURM_FINE, BMC, scheduler="kubernetes"), False),
+        (case("kubernetes_node_not_ready", DEAF, SLURM_FINE, BMC, scheduler="kubernetes", ready="Unknown"), False),
     ],
 )
 def test_a_loss_that_only_we_have_noticed_is_remembered_as_such(made: Case, by_probes: bool) -> None:
