@@ -62,7 +62,9 @@ class Verdict:
     why: str = ""
 
 
-def judge(state: str, job: Job | None, recorded: int | None, now: float, completed: bool = False) -> Verdict:
+def judge(
+    state: str, job: Job | None, recorded: int | None, now: float, completed: bool = False, any_hold: bool = True
+) -> Verdict:
     """Decide about one job from what was just read. Pure.
 
     Args:
@@ -70,9 +72,12 @@ def judge(state: str, job: Job | None, recorded: int | None, now: float, complet
         recorded: the restart count on record when the fault was seen; None if there is none.
         now: epoch seconds.
         completed: whether a COMPLETED job may run again (its script may have hidden the failure of its step).
+        any_hold: whether a hold that somebody wished is released, too, and not only Slurm's own.
     """
     if job is None:
         return Verdict(status=REFUSED, why="purged")
+    if state == "released" and job.held and not (any_hold or job.held_by_slurm):
+        return Verdict(status=REFUSED, why="held")
     if state == "released":
         return _judge_release(job, now)
     if recorded is not None and (job.restart_count or 0) > recorded:
@@ -175,7 +180,7 @@ class Change:
 
     Args:
         counts: by the id given, the restart count on record.
-        completed: see `judge`.
+        completed, any_hold: see `judge`.
         clock: the time in epoch seconds.
         pause: waits for seconds.
         before_write: called with the id given between the deciding read and the write; raises when that may not be.
@@ -190,11 +195,13 @@ class Change:
         clock: Callable[[], float] = time.time,
         pause: Callable[[float], None] = time.sleep,
         before_write: Callable[[str], Any] = lambda _name: None,
+        any_hold: bool = True,
     ) -> None:
         self._slurm = slurm
         self._state = state
         self._counts = counts
         self._completed = completed
+        self._any_hold = any_hold
         self._clock = clock
         self._pause = pause
         self._before_write = before_write
@@ -221,7 +228,7 @@ class Change:
         return [outcomes[name] for name in ids]
 
     def _judge(self, name: str, job: Job | None) -> Verdict:
-        return judge(self._state, job, self._counts.get(name), self._clock(), self._completed)
+        return judge(self._state, job, self._counts.get(name), self._clock(), self._completed, self._any_hold)
 
     def _read(self, ids: Sequence[str]) -> dict[str, Job]:
         """Jobs by the id given: an array or a heterogeneous job must be named by the id of one of its parts."""

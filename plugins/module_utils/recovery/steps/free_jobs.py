@@ -172,7 +172,7 @@ class _Freeing:
             allowed.discard(job)
             self._freed[job] = "left to Slurm: it ran on %s too, which is silent and not proved off" % node
         if allowed:
-            change = job_state.Change(self._tools.slurm, "released", {})
+            change = job_state.Change(self._tools.slurm, "released", {}, any_hold=False)
             for result in change.bring(sorted(map(str, allowed)), False):
                 self._freed[int(result.name)] = "begins now" if result.status == outcome.DONE else result.why
 

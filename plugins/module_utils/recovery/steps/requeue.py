@@ -97,7 +97,7 @@ def _requeue(answers: Answers, works: Sequence[Work], tools: Tools, completed: b
     free = [name for name in good if name not in held]
     excluded = {name: _exclude(chosen[name], tools, jobs.get(chosen[name].incident)) for name in free}
     did = {result.name: "requeued" for result in requeued if _was_requeued(result, chosen[result.name])}
-    for result in job_state.Change(tools.slurm, "released", {}).bring(free, False) if free else ():
+    for result in job_state.Change(tools.slurm, "released", {}, any_hold=False).bring(free, False) if free else ():
         work = chosen[result.name]
         if result.status == outcome.WAITING:
             answers.give(not_done(work, tools, result))

@@ -558,6 +558,21 @@ def test_only_a_hold_of_slurms_own_is_released(site: Site, reason: str, released
     assert (("release", "11") in site.writes) is released
 
 
+def test_a_hold_that_comes_while_other_nodes_are_looked_for_stays(site: Site) -> None:
+    site.job(11, "FAILED", partition="main")
+    nodes = site.nodes
+
+    def held_meanwhile(*names: Any) -> Any:
+        site.jobs_now[11] = replace(site.jobs_now[11], priority=0, state_reason="JobHeldUser")
+        return nodes(*names)
+
+    site.nodes = held_meanwhile  # type: ignore[method-assign]
+    outcome = site.act_one(at("requeue", memory=FAILED_ON_1), site.tools(limits={"exclude_nodes": 1}))
+    assert (outcome.status, "held" in outcome.why) == ("done", True)
+    assert site.jobs_now[11].held
+    assert ("release", "11") not in site.writes
+
+
 def test_a_begin_time_of_the_user_is_kept(site: Site) -> None:
     site.job(11, "PENDING", begin_time=int(time.time()) + 86400)
     outcome = site.act_one(at("requeue"))

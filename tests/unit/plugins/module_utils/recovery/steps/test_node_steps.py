@@ -694,6 +694,20 @@ def test_opted_in_jobs_that_were_requeued_begin_now(site: Site) -> None:
     assert site.writes == [("start", "1")]
 
 
+def test_a_hold_that_comes_while_other_nodes_are_looked_at_stays(site: Site) -> None:
+    site.job(1, "PENDING", begin_time=soon(), state_reason="Priority")
+    accounting = site.accounting
+
+    def held_meanwhile(*asked: Any) -> Any:
+        site.job(1, "PENDING", begin_time=soon(), priority=0, state_reason="JobHeldUser")
+        return accounting(*asked)
+
+    site.accounting = held_meanwhile  # type: ignore[method-assign]
+    outcome = site.act_one(free_work(site, (1,)))
+    assert (outcome.status, outcome.proof) == ("done", {"jobs": {"1": "held"}})
+    assert site.writes == []
+
+
 def test_all_jobs_where_the_site_says_so(site: Site) -> None:
     site.job(2, "PENDING", begin_time=soon(), comment=None)
     site.act_one(free_work(site, (2,)), site.tools(jobs="all"))
