@@ -130,8 +130,9 @@ def step_seconds(step: str, limits: Limits) -> float:
     """How long a step may take as a whole, its waits included; infinite for jobs that are waited for to their end."""
     return {
         plans.AWAIT_BOOT: limits.boot_timeout,
-        # a Job whose pods hang on a lost node waits until that node is fenced, or has booted
+        # a job whose pods or processes may live on a lost node waits until that node is fenced, or has booted
         plans.RERUN: limits.boot_timeout + limits.step_timeout,
+        plans.END_ORPHANS: limits.boot_timeout + limits.step_timeout,
         plans.AWAIT_DRAINED: math.inf if limits.drain_policy == END else limits.drain_timeout,
         plans.AWAIT_JOB_END: limits.drain_timeout,
     }.get(step, limits.step_timeout)

@@ -389,7 +389,8 @@ def test_every_step_has_its_time() -> None:
     limits = Limits()
     assert all(decide.step_seconds(step, limits) > 0 for step in plans.ORDER)
     assert decide.step_seconds(plans.AWAIT_BOOT, limits) == limits.boot_timeout
-    assert decide.step_seconds(plans.RERUN, limits) > limits.boot_timeout  # pods of a lost node end with its boot
+    for step in (plans.RERUN, plans.END_ORPHANS):  # what ran on a lost node ends with its boot
+        assert decide.step_seconds(step, limits) > limits.boot_timeout
 
 
 def test_a_dump_is_waited_for_until_its_time_is_over() -> None:
