@@ -69,6 +69,9 @@ def test_the_defaults_of_roles_and_code_are_the_same():
     made, coded = settings.parse(data), settings.Settings(cluster="c")
     signs = dataclasses.replace(coded.kubernetes, node_signs=made.kubernetes.node_signs)  # of the sites' agents
     assert made.kubernetes == signs
+    nodes = dataclasses.replace(coded.nodes, key_file=made.nodes.key_file)  # files that the installer makes
+    power = dataclasses.replace(coded.power, credentials_file=made.power.credentials_file)
+    assert (made.nodes, made.power) == (nodes, power)
     for part in ("mode", "jobs", "job_ends", "stop_file", "state_dir", "slurm", "ledger", "limits"):
         assert getattr(made, part) == getattr(coded, part)
 
