@@ -279,7 +279,7 @@ class Claimer:
 
     def _needs_full_look(self, subject: _Subject) -> bool:
         incident = _incident(subject)
-        return incident.state != ESCALATED and not (incident.acted and incident.plan)
+        return incident.state != ESCALATED and not _goes_on(incident)
 
     def _continue(self, subjects: Sequence[_Subject], scheduler: str, full: bool) -> None:
         if not subjects:
@@ -310,7 +310,7 @@ class Claimer:
             now=now,
             suggested=incident.suggested,
             request=incident.request,
-            acted=incident.acted,
+            acted=_goes_on(incident),
             holds=plans.is_held(incident.plan, incident.step),
             cordons=plans.is_cordoned(incident.plan, incident.step),
             opened_at=incident.opened_at,
@@ -340,6 +340,8 @@ class Claimer:
             self._store.claims.decide(incident, self._token, changes.note(why))
         elif not incident.acted:
             self._end(incident, why)
+        elif not incident.plan:  # a person asked to go on with it, and it may not: it is his again
+            self._store.claims.decide(incident, self._token, changes.escalate(why, incident.memory))
         elif verdict.gate in ("owner", "identity") and not look.unknown:
             memory = {**incident.memory, plans.TAKEN_OVER: verdict.gate == "owner"}
             taken = changes.escalate("a person took over? %s" % why, memory)
@@ -491,6 +493,11 @@ def _gives_way(known: Incident, fault: Fault) -> bool:
     """Whether an incident that only told a person of a fault makes room for a fault that is repaired."""
     only_told = not known.acted and not known.plan and known.suggested == REPORT
     return only_told and known.fault_kind != fault.kind and fault.suggested != REPORT
+
+
+def _goes_on(incident: Incident) -> bool:
+    """Whether it is in the middle of a repair; what a person asked for, and what had to wait, is decided anew."""
+    return incident.acted and bool(incident.plan)
 
 
 def _incident(subject: _Subject) -> Incident:

@@ -272,10 +272,12 @@ class _AtOnce:
 
 def _put_in_place(site: Site, patch: pytest.MonkeyPatch) -> None:
     """The clock, the adapters and the sessions of this site under the real modules. No rule is touched."""
-    for name in ("time", "monotonic"):
-        patch.setattr(time, name, site.clock.time)
-    patch.setattr(time, "sleep", site.clock.sleep)
-    patch.setattr(job_state.Change.__init__, "__defaults__", (False, site.clock.time, site.clock.sleep, _nothing))
+    ours = {time.time: site.clock.time, time.monotonic: site.clock.time, time.sleep: site.clock.sleep}
+    change = job_state.Change.__init__  # its defaults were bound when the module was read
+    bound = tuple(ours.get(each, each) if callable(each) else each for each in change.__defaults__)
+    patch.setattr(change, "__defaults__", bound)
+    for real, simulated in ours.items():
+        patch.setattr(time, real.__name__, simulated)
     for module in (observe, parallel, common):
         patch.setattr(module, "ThreadPoolExecutor", _AtOnce)
     for module in (incident, frame, dispatch):
@@ -293,7 +295,3 @@ def _put_in_place(site: Site, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(holder, "describe", lambda: site.points.running.name if site.points.running else "test")
     patch.setattr(holder, "is_dead", site.is_dead)
     patch.setattr(os, "cpu_count", lambda: 8)
-
-
-def _nothing(_name: str) -> None:
-    pass

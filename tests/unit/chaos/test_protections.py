@@ -96,9 +96,7 @@ def _every_start_is_the_first(patch: Patch) -> None:
 
 def _restart_counts_are_not_compared(patch: Patch) -> None:
     judge = job_state.judge
-    patch.setattr(
-        job_state, "judge", lambda state, job, _recorded, now, completed=False: judge(state, job, None, now, completed)
-    )
+    patch.setattr(job_state, "judge", lambda state, job, _recorded, *others: judge(state, job, None, *others))
 
 
 def _ended_leases_stay(patch: Patch) -> None:

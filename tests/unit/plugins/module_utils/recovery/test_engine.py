@@ -501,6 +501,25 @@ def test_what_a_person_asked_for_may_have_to_wait(engine: Engine, store: Store) 
     assert (found.state, found.round) == ("closed", 1)
 
 
+def test_what_had_to_wait_passes_all_gates_again(engine: Engine, store: Store) -> None:
+    """Meanwhile the site has switched to observing: nothing is begun, and it is the person's again."""
+    engine.world.freeze("node1")
+    claimed = engine.claim(fault_of("node1"))
+    number = claimed["incidents"][0]["incident"]
+    engine.run(claimed, {"verify": lambda work, tools: Outcome(work.incident, FAILED, "a GPU is missing")})
+    engine.world.powers.clear()
+    asked = engine.claim(fault_of("node1", kind="requested"), Request("bob", "once more", ("cooldown",)))
+    engine.release(asked["token"])
+    engine.world.banners["ssh-node1"] = "banner"
+    engine.settings = replace(engine.settings, mode="observe")
+    again = engine.due(number)
+    assert again["incidents"] == []
+    assert [each["gate"] for each in again["refused"]] == ["mode"]
+    found = store.incidents.get(number)
+    assert found is not None
+    assert (found.state, found.plan) == ("escalated", "")
+
+
 def test_failed_repairs_in_a_row_stop_repairing(engine: Engine, store: Store) -> None:
     for name in ("node1", "node2", "node3"):
         engine.world.freeze(name)
