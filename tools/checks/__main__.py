@@ -22,6 +22,8 @@ from .process import Environment, Result, Timer
 # Of one failure, in the summary.
 MESSAGE_LINES = 60
 PARTS = (lint.PART, sanity.PART, unit.PART, molecule.PART)
+# What measures no time: it may be as slow as it likes.
+PATIENT = (lint.PART, sanity.PART)
 
 
 def main() -> int:
@@ -31,6 +33,8 @@ def main() -> int:
     parser.add_argument("--scenario", default="", help="the only molecule scenario to run")
     parser.add_argument("--report", default="", help="a file for the results as JSON, in place of the summary")
     options = parser.parse_args()
+    # a shell lets its background commands ignore it, and what they start with them: tests of interruptions would hang
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, _interrupt)
     results: list[Result] = []
     seconds: dict[str, float] = {}
@@ -48,7 +52,7 @@ def main() -> int:
 def run_parts(parts: list[str], scenario: str, results: list[Result], seconds: dict[str, float]) -> None:
     """Run each part; results and wall times are added as they come, so that an interrupted run can show them.
 
-    The scenarios on the lab wait more than they compute: the other parts run meanwhile.
+    The scenarios on the lab wait more than they compute: what measures no time runs meanwhile.
     """
     timer = Timer()
     environment = tool_environment()
@@ -56,10 +60,9 @@ def run_parts(parts: list[str], scenario: str, results: list[Result], seconds: d
     if environment is None:
         results.append(Result("environment", "tool environment", False, timer.seconds, "could not be made, see above"))
         return
-    others = [part for part in parts if part != molecule.PART]
-    meanwhile = beside.running(others, results, seconds) if others and molecule.PART in parts else nullcontext()
-    with meanwhile:
-        for part in parts if others == parts else [molecule.PART]:
+    patient = [part for part in parts if part in PATIENT] if molecule.PART in parts else []
+    with beside.running(patient, results, seconds) if patient else nullcontext():
+        for part in [part for part in parts if part not in patient]:
             print("=== %s" % part, flush=True)
             timer = Timer()
             for result in run_part(part, environment, scenario):

@@ -13,8 +13,8 @@ from . import junit, process
 from .process import BUILD, Environment, Result, Timer
 
 PART = "unit"
-# Seconds; at the lowest priority beside the lab.
-DEADLINE = 2700
+# Seconds.
+DEADLINE = 1800
 APT_DEADLINE = 600
 # What the tests start for themselves, by the program that shows that it is there: Debian's package.
 PROGRAMS = {"mariadbd": "mariadb-server-core", "mariadb": "mariadb-client-core"}

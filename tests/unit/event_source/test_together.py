@@ -157,8 +157,7 @@ def test_sources_that_fail_end_no_other_in_a_real_engine(engine: Callable[[str],
     assert "node_rebooted" not in running.said
     (tmp_path / "bin/up").touch()
     running.hear("answers again", "'kind': 'node_rebooted'", "'node': 'node7'")
-    running.process.send_signal(signal.SIGTERM)
-    assert running.process.wait(30) in (0, 143, -signal.SIGTERM)
+    assert running.process.poll() is None
 
 
 def loaded(name: str) -> Callable[[asyncio.Queue, dict[str, Any]], Any]:
