@@ -223,6 +223,17 @@ def read_system(url: str, reply: Reply) -> PowerState:
     )
 
 
+def proves_off(told: Any, smbios_uuid: str) -> bool:
+    """Whether what a power device told shows that this very machine is off.
+
+    Args:
+        told: anything with `state` and `uuid`; None or the error where the device told nothing, which shows nothing.
+    """
+    if told is None or isinstance(told, RecoveryError):
+        return False
+    return told.state == OFF and same_machine(told.uuid, smbios_uuid)
+
+
 def check_identity(url: str, state: PowerState, smbios_uuid: str) -> None:
     """Make sure that the BMC is the machine's.
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import Mapping, Optional, Union
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.models import JobView, NodeView
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.identity import same_machine
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.redfish import OFF
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.redfish import proves_off
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Machine
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Job, Node
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.reservations import Reservation
@@ -94,10 +93,8 @@ class NodeLook:
         """Its network does not answer, and its own BMC, of proved identity, says that it is off: it is dead."""
         return (
             self._deaf
-            and self.power is not None
-            and self.power.state == OFF
             and self.machine is not None
-            and same_machine(self.power.uuid, self.machine.smbios_uuid)
+            and proves_off(self.power, self.machine.smbios_uuid)
         )
 
     @property

@@ -24,8 +24,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes
     resolve,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.drivers import Power
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.identity import same_machine
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.redfish import OFF
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.redfish import proves_off
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import gates, loss, silence
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import (
     NODE,
@@ -274,12 +273,7 @@ class LossWatch:
         urls = [machine.bmc_url for machine in machines.values()]
         states = await asyncio.to_thread(Power(settings.power).read_many, urls, _BMC_SECONDS)
         for name, machine in machines.items():
-            state = states[machine.bmc_url]
-            off = (
-                not isinstance(state, RecoveryError)
-                and state.state == OFF
-                and same_machine(state.uuid, machine.smbios_uuid)
-            )
+            off = proves_off(states[machine.bmc_url], machine.smbios_uuid)
             if name in self._tracks:
                 self._tracks[name] = loss.told(self._tracks[name], off, at)
 

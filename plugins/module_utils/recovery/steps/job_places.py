@@ -10,10 +10,9 @@ from typing import Any, Callable, Iterable, Mapping, Optional, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Absent, RecoveryError
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes.shell import NodeAnswer
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.identity import same_machine
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.redfish import OFF, PowerState
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.redfish import proves_off
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.observe import names_of_job
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Machine, Tools, Work
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Tools, Work
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import AccountingRecord, Job
 
 _POWER_DEADLINE = 4.0
@@ -179,11 +178,7 @@ def _proved_off(names: Sequence[str], tools: Tools) -> set[str]:
     if not machines or tools.power is None:
         return set()
     states = tools.power.read_many([machine.bmc_url for machine in machines.values()], _POWER_DEADLINE)
-    return {name for name, machine in machines.items() if _says_off(states.get(machine.bmc_url), machine)}
-
-
-def _says_off(state: Any, machine: Machine) -> bool:
-    return isinstance(state, PowerState) and state.state == OFF and same_machine(state.uuid, machine.smbios_uuid)
+    return {name for name, machine in machines.items() if proves_off(states[machine.bmc_url], machine.smbios_uuid)}
 
 
 def serious(place: Places, errors: Mapping[str, RecoveryError]) -> list[RecoveryError]:
