@@ -84,9 +84,12 @@ def _round_of(answers: Answers, jobs: Mapping[int, Job], places: Mapping[int, Pl
     works = answers.open
     told = ask_places("orphans", [places[work.incident] for work in works], tools, _LOOK_DEADLINE, _words)
     jobs_now = read_jobs(works, tools)
+    living = may_live_on(_silent_earlier(works, places, told), tools)
     listed: dict[int, dict[str, list[str]]] = {}
     for work in works:
-        found = _judge(work, jobs.get(work.incident), jobs_now.get(work.incident), places[work.incident], told, tools)
+        told_of = answers_of(places[work.incident], told)
+        before, now = jobs.get(work.incident), jobs_now.get(work.incident)
+        found = _judge(work, before, now, places[work.incident], told_of, living, tools)
         if isinstance(found, Outcome):
             answers.give(found)
         else:
@@ -107,25 +110,42 @@ def _words(place: Places) -> list[str]:
     return [word for number in place.numbers for word in job_words(number, place.uid)]
 
 
+def _silent_earlier(
+    works: Sequence[Work], places: Mapping[int, Places], told: Mapping[str, NodeAnswer]
+) -> set[str]:
+    """Nodes of runs before the last that gave no answer, of all these jobs."""
+    found: set[str] = set()
+    for work in works:
+        place = places[work.incident]
+        found.update(name for name in answers_of(place, told)[1] if name not in place.last)
+    return found
+
+
 def _judge(
     work: Work,
     before: Optional[Job],
     now: Optional[Job],
     place: Places,
-    told: Mapping[str, NodeAnswer],
+    told_of: tuple[Mapping[str, Mapping[str, Any]], Mapping[str, RecoveryError]],
+    living: Sequence[str],
     tools: Tools,
 ) -> Any:
-    """An outcome, or what must be ended: by address the processes, as `pid.start`."""
+    """An outcome, or what must be ended: by address the processes, as `pid.start`.
+
+    Args:
+        told_of: by node the answers, and the errors of those that gave none.
+        living: silent nodes of which nobody knows that a job there has ended.
+    """
     if now is not None and (now.on_nodes or before is None or now.restart_count != before.restart_count):
         return still_active(work, tools)
-    data, errors = answers_of(place, told)
+    data, errors = told_of
     trouble_of_last = serious(place, errors)
     if trouble_of_last:
         return trouble(work, tools, trouble_of_last[0])
-    living = may_live_on(errors, tools)
-    if living:
+    beside = [name for name in living if name in errors]
+    if beside:
         why = "an earlier run of job %s may live on on %s, which is silent and not proved off"
-        return retry(work, tools, why % (work.target.name, living[0]))
+        return retry(work, tools, why % (work.target.name, beside[0]))
     counts = _counts(place, data)
     if not any(counts.values()):
         return _none_left(work, data, errors, {})
