@@ -303,15 +303,6 @@ class Bmcs(redfish.Power):
         super().__init__(PowerSettings())
         self._ctld, self._points = ctld, points
 
-    def read_many(self, urls: Sequence[str], deadline: Optional[float] = None) -> dict[str, Any]:
-        return {url: self._read_one(url, deadline) for url in urls}
-
-    def _read_one(self, url: str, deadline: Optional[float]) -> Any:
-        try:
-            return self.read(url, deadline)
-        except Unreachable as exc:
-            return exc
-
     def _ask(
         self,
         url: str,
