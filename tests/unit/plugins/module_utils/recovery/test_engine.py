@@ -477,8 +477,10 @@ def test_a_person_may_go_on_at_once_with_what_was_left_to_him(engine: Engine, st
     assert "left" not in found.memory  # what the repair before remembered holds no longer
 
 
-def test_what_a_person_asked_for_may_have_to_wait(engine: Engine, store: Store) -> None:
-    """It was left to him after steps, and by now the node is silent and nobody can prove its BMC."""
+@pytest.fixture(name="asked_again")
+def _asked_again(engine: Engine) -> int:
+    """An incident that was left to a person after steps, and that he asked to go on with; by now the node is silent and
+    nobody can prove its BMC, so it waits."""
     engine.world.freeze("node1")
     claimed = engine.claim(fault_of("node1"))
     number = claimed["incidents"][0]["incident"]
@@ -487,6 +489,11 @@ def test_what_a_person_asked_for_may_have_to_wait(engine: Engine, store: Store) 
     asked = engine.claim(fault_of("node1", kind="requested"), Request("bob", "once more", ("cooldown",)))
     assert [each["incident"] for each in asked["waiting"]] == [number]
     engine.release(asked["token"])
+    return number
+
+
+def test_what_a_person_asked_for_may_have_to_wait(engine: Engine, store: Store, asked_again: int) -> None:
+    number = asked_again
     found = store.incidents.get(number)
     assert found is not None
     assert (found.state, found.plan, found.request.by) == ("waiting", "", "bob")
@@ -501,21 +508,14 @@ def test_what_a_person_asked_for_may_have_to_wait(engine: Engine, store: Store) 
     assert (found.state, found.round) == ("closed", 1)
 
 
-def test_what_had_to_wait_passes_all_gates_again(engine: Engine, store: Store) -> None:
+def test_what_had_to_wait_passes_all_gates_again(engine: Engine, store: Store, asked_again: int) -> None:
     """Meanwhile the site has switched to observing: nothing is begun, and it is the person's again."""
-    engine.world.freeze("node1")
-    claimed = engine.claim(fault_of("node1"))
-    number = claimed["incidents"][0]["incident"]
-    engine.run(claimed, {"verify": lambda work, tools: Outcome(work.incident, FAILED, "a GPU is missing")})
-    engine.world.powers.clear()
-    asked = engine.claim(fault_of("node1", kind="requested"), Request("bob", "once more", ("cooldown",)))
-    engine.release(asked["token"])
     engine.world.banners["ssh-node1"] = "banner"
     engine.settings = replace(engine.settings, mode="observe")
-    again = engine.due(number)
+    again = engine.due(asked_again)
     assert again["incidents"] == []
     assert [each["gate"] for each in again["refused"]] == ["mode"]
-    found = store.incidents.get(number)
+    found = store.incidents.get(asked_again)
     assert found is not None
     assert (found.state, found.plan) == ("escalated", "")
 
