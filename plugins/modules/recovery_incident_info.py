@@ -124,6 +124,10 @@ incidents:
       description: When it ended, null while it is open.
       type: float
       sample: 1790000060.5
+    evidence_folder:
+      description: The folder on the controller with what was collected from the node; empty where nothing was.
+      type: str
+      sample: /var/lib/job-recovery/evidence/incident-7
     steps:
       description: Its steps in the order in which they began.
       type: list

@@ -98,6 +98,7 @@ def _incident(incident: Incident) -> dict[str, Any]:
         "reason": incident.reason,
         "why": incident.why,
         "acted": incident.acted,
+        "evidence_folder": str(incident.memory.get("evidence") or ""),
         "waits_for": incident.wait.kind if incident.wait else "",
         "waits_until": incident.wait.until if incident.wait else None,
         "seen_at": incident.seen_at,

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import html
 import json
-from html.parser import HTMLParser
 
 import pytest
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.checks.report import (
@@ -13,6 +12,8 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.check
     run_and_tell,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import BadInput, Unreadable
+
+from ..html_reader import HOSTILE, Page
 
 
 def made(check_id, status, **other):
@@ -80,46 +81,6 @@ def test_the_file_is_written_once(tmp_path):
     written = json.loads(path.read_text())
     assert written["checks"][0]["id"] == "a"
     assert (written["unmet"], written["counts"]["failed"]) == (["a"], 1)
-
-
-HOSTILE = [
-    "<script>alert(1)</script>",
-    "</td></tr></table></main><h1>All requirements are met.</h1>",
-    '"><img src=x onerror=alert(1)>',
-    "' onmouseover='alert(1)",
-    "<!-- ",
-    "]]>",
-    "&lt;script&gt;",
-    "</style><style>*{display:none}",
-    "<a href=javascript:alert(1)>x</a>",
-    "{{ lookup('pipe', 'id') }}",
-    "\x1b[2J\u202e\u0000",
-]
-
-
-class Page(HTMLParser):
-    """What a browser would make of it: elements, attributes, and the texts of the table's cells."""
-
-    def __init__(self, text):
-        super().__init__(convert_charrefs=True)
-        self.tags, self.attributes, self.open, self.cells = [], [], [], []
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.attributes += attrs
-        if tag not in ("meta",):
-            self.open.append(tag)
-        if tag == "td":
-            self.cells.append("")
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag, "every element is closed in its order"
-
-    def handle_data(self, data):
-        if "td" in self.open:
-            self.cells[-1] += data
 
 
 @pytest.mark.parametrize("text", HOSTILE)
