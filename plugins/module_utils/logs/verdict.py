@@ -1,0 +1,142 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whose fault it is: from the findings of a job's log, of the kernel logs of its nodes, and from numbers. Pure.
+
+A job's log is its user's text, so it proves nothing about a node: whatever it says, no node is taken out of service
+because of it. What it suspects is proved by the kernel log of the node in the same time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Iterable, Optional, Sequence
+
+from .model import (
+    APPLICATION,
+    DRAIN_AND_REPORT,
+    FATAL,
+    HARDWARE,
+    IGNORE,
+    NODE_ACTIONS,
+    REPORT,
+    RESTART_APP,
+    UNKNOWN,
+    Diagnosis,
+    Finding,
+    firmest,
+)
+from .signatures import BY_CODE, Weight
+
+# Seconds around the end of a job in which a line of the kernel log belongs to it.
+WINDOW = 600.0
+
+# Xids after which what CUDA tells of memory is no error of the application.
+_MEMORY_XIDS = frozenset(["xid48", "xid79", "xid94", "xid95"])
+_MANY = 3  # jobs, or disjoint sets of nodes
+
+
+def diagnose(
+    found: Sequence[Finding], kernel: Sequence[Finding] = (), ended: Optional[float] = None, window: float = WINDOW
+) -> Diagnosis:
+    """What the logs of one job, and of its nodes, together say.
+
+    Args:
+        found: of the job's log, as `jobs.findings` gives them.
+        kernel: of its nodes' kernel logs.
+        ended: when the job ended, in seconds since the epoch; kernel findings further away than `window` are left out,
+            and those without a time. None: the kernel findings are known to belong to the job.
+    """
+    proofs = [one for one in kernel if _is_proof(one) and _in_window(one, ended, window)]
+    ordered = sorted(enumerate(found), key=_rank_of)
+    chosen = ordered[0][1] if ordered else None
+    own = BY_CODE.get(chosen.code) if chosen is not None else None
+    rest = tuple(one for dummy, one in ordered)
+    if proofs and (own is None or own.by_hardware or own.weight >= Weight.OPEN):
+        action = firmest(one.action for one in proofs)
+        return Diagnosis(HARDWARE, action, (*proofs, *rest), "kernel_log")
+    if chosen is None:
+        return Diagnosis(UNKNOWN, IGNORE, (), "nothing_found")
+    if chosen.verdict == UNKNOWN:
+        return Diagnosis(UNKNOWN, REPORT if chosen.action != IGNORE else IGNORE, rest, chosen.code)
+    return Diagnosis(chosen.verdict, chosen.action, rest, chosen.code)
+
+
+def _rank_of(numbered: tuple[int, Finding]) -> tuple[int, int, int]:
+    position, one = numbered
+    row = BY_CODE.get(one.code)
+    first = one.lines[0][0] if one.lines else 0
+    return (int(row.weight) if row else int(Weight.OPEN), first, position)
+
+
+def _is_proof(one: Finding) -> bool:
+    """A finding of a kernel log that says that hardware failed, and not only that it was corrected."""
+    if one.verdict != HARDWARE:
+        return False
+    return one.action in NODE_ACTIONS or one.severity == FATAL or one.code in _MEMORY_XIDS
+
+
+def _in_window(one: Finding, ended: Optional[float], window: float) -> bool:
+    if ended is None:
+        return True
+    return one.last is not None and (one.first or one.last) - window <= ended <= one.last + window
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One run of a job that failed.
+
+    Attributes:
+        job, user: whose; a job that ran again has one for each run.
+        nodes: where it ran.
+        code: of the finding that decided, or how it ended.
+    """
+
+    job: str
+    user: str
+    nodes: frozenset
+    code: str
+
+
+@dataclass(frozen=True)
+class Culprit:
+    """What many failures have in common: a `node`, a `job`, or nothing (`kind` is empty)."""
+
+    kind: str = ""
+    name: str = ""
+    verdict: str = UNKNOWN
+    action: str = REPORT
+
+
+def by_number(failures: Iterable[Failure], many: int = _MANY) -> Culprit:
+    """One node and many jobs of several users: the node. Many nodes and one job: the application.
+
+    The same fault each time; where both rules hold, or several nodes do, nobody is to blame.
+    """
+    runs = list(failures)
+    nodes = sorted({name for run in runs for name in run.nodes if _fails_all(name, runs, many)})
+    jobs = sorted({run.job for run in runs if _fails_everywhere(run.job, runs)})
+    if len(nodes) == 1 and not jobs:
+        return Culprit("node", nodes[0], HARDWARE, DRAIN_AND_REPORT)
+    if len(jobs) == 1 and not nodes:
+        return Culprit("job", jobs[0], APPLICATION, RESTART_APP)
+    return Culprit()
+
+
+def _fails_all(node: str, runs: Sequence[Failure], many: int) -> bool:
+    """Whether the same fault befell so many jobs of at least two users there, and those jobs share no other node."""
+    here = [run for run in runs if node in run.nodes]
+    for code in {run.code for run in here}:
+        alike = [run for run in here if run.code == code]
+        enough = len({run.job for run in alike}) >= many and len({run.user for run in alike}) > 1
+        if enough and frozenset.intersection(*(run.nodes for run in alike)) == {node}:
+            return True
+    return False
+
+
+def _fails_everywhere(job: str, runs: Sequence[Failure]) -> bool:
+    """Whether one job failed the same way on two sets of nodes that have none in common."""
+    own = [run for run in runs if run.job == job and run.nodes]
+    return any(
+        one.code == other.code and one.nodes.isdisjoint(other.nodes) for one in own for other in own if one is not other
+    )
