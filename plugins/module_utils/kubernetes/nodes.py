@@ -60,18 +60,19 @@ class Hold:
         incident: whose hold it is; empty = made by hand.
         previous: whether the node was cordoned before (never, as we leave other cordons alone).
         since: epoch seconds by our clock.
+        uid: of the Node object that it was written on; empty in annotations of earlier versions.
     """
 
     incident: str
     previous: bool = False
     since: Optional[float] = None
+    uid: str = ""
 
     def as_text(self) -> str:
         """As it stands in the annotation."""
         moment = datetime.fromtimestamp(self.since or 0.0, tz=timezone.utc).isoformat(timespec="seconds")
-        return json.dumps(
-            {"incident": self.incident, "previous": {"unschedulable": self.previous}, "time": moment}, sort_keys=True
-        )
+        made = {"incident": self.incident, "previous": {"unschedulable": self.previous}, "time": moment}
+        return json.dumps(dict(made, uid=self.uid) if self.uid else made, sort_keys=True)
 
 
 class Standing(Enum):
@@ -97,17 +98,21 @@ class Plan:
 
 
 def hold_of(node: NodeView) -> Optional[Hold]:
-    """Our hold on a node, or None where the annotation is absent or not what we write."""
+    """Our hold on a node, or None where the annotation is absent, not what we write, or copied from another object.
+
+    Whoever restores a deleted node from a manifest brings the annotation back, and it says nothing of the new node.
+    """
     if node.ownership is None:
         return None
     try:
         data = json_text.loads(node.ownership)
         incident, previous, since = data["incident"], data["previous"]["unschedulable"], epoch(data["time"])
-    except (ValueError, TypeError, KeyError):
+        uid = data.get("uid", "")
+    except (ValueError, TypeError, KeyError, AttributeError):
         return None
-    if not isinstance(incident, str) or not isinstance(previous, bool):
+    if not isinstance(incident, str) or not isinstance(previous, bool) or uid not in ("", node.uid):
         return None
-    return Hold(incident, previous, since)
+    return Hold(incident, previous, since, uid)
 
 
 def standing(node: NodeView) -> Standing:
@@ -146,7 +151,7 @@ def plan_cordon(node: NodeView, incident: str, now: float) -> Plan:
         return Plan(REFUSED, "somebody uncordoned it since incident %s cordoned it" % printable(incident))
     if state is Standing.OURS and hold is not None and hold.incident == incident:
         return Plan(DONE)
-    ours = Hold(incident, hold.previous if hold and state is Standing.OURS else False, now)
+    ours = Hold(incident, hold.previous if hold and state is Standing.OURS else False, now, node.uid)
     patch = {"spec": {"unschedulable": True}, "metadata": {"annotations": {NODE_ANNOTATION: ours.as_text()}}}
     return Plan(DONE, patch=patch, after={"unschedulable": True, "incident": incident})
 

@@ -62,6 +62,12 @@ def node(**fields):
         (dict(OURS, ownership="{"), Standing.FOREIGN),
         (dict(OURS, ownership='{"incident": 7, "previous": {"unschedulable": false}, "time": ""}'), Standing.FOREIGN),
         (dict(OURS, ownership="[" * 100000), Standing.FOREIGN),
+        (dict(OURS, ownership="[]"), Standing.FOREIGN),
+        (dict(OURS, uid="u1", ownership=Hold("7", False, NOW, "u1").as_text()), Standing.OURS),
+        # the node was deleted, and restored from a manifest with all that stood in it
+        (dict(OURS, uid="u2", ownership=Hold("7", False, NOW, "u1").as_text()), Standing.FOREIGN),
+        (dict(OURS, uid="u2", unschedulable=False, ownership=Hold("7", False, NOW, "u1").as_text()), Standing.FREE),
+        (dict(OURS, uid="u1", ownership=HELD), Standing.OURS),  # of an earlier version
     ],
 )
 def test_who_holds_a_node(fields, expected):

@@ -22,6 +22,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.kuber
     OUT_OF_SERVICE,
     Origin,
 )
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.redfish import PowerState
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import (
     dispatch,
     observe,
@@ -42,6 +43,7 @@ from ansible_collections.mission_control.job_recovery.tests.unit.plugins.module_
 from ansible_collections.mission_control.job_recovery.tests.unit.plugins.module_utils.recovery.steps.site import (
     NEW_BOOT,
     OLD_BOOT,
+    UUID,
     Site,
     late,
     probe,
@@ -96,6 +98,9 @@ class Cluster:
 
     def work(self, step: str, plan: str = "reboot_by_power", **fields: Any) -> Work:
         return work_of(step, self.machine, plan, **fields)
+
+    def power(self, state: str = "Off", uuid: str = UUID) -> None:
+        self.site.bmc[self.machine.bmc_url] = PowerState(state, uuid)
 
     def act(self, work: Work) -> Outcome:
         return self.site.act_one(work, self.site.tools(self.client))
@@ -152,6 +157,7 @@ def test_a_lost_claim_writes_nothing(cluster: Cluster, step: str) -> None:
     if step in ("uncordon", "release_pods"):
         cluster.act(cluster.work("cordon"))
         cluster.api.requests.clear()
+    cluster.power()
     cluster.site.lost.add(7)
     assert cluster.act(cluster.work(step, memory={"power_off_proved": True})).status == "waiting"
     assert cluster.writes == []
@@ -160,6 +166,7 @@ def test_a_lost_claim_writes_nothing(cluster: Cluster, step: str) -> None:
 @pytest.mark.parametrize("step", ["cordon", "uncordon", "release_pods", "confirm"])
 def test_an_api_server_that_does_not_answer(cluster: Cluster, step: str) -> None:
     cluster.api.tell("GET", NODE, 503, status(503), times=50)
+    cluster.power()
     memory = {"power_off_proved": True}
     assert cluster.act(cluster.work(step, memory=memory)).status == "waiting"
     assert cluster.act(late(cluster.work(step, memory=memory))).status == "failed"
@@ -205,6 +212,7 @@ def test_pods_are_given_up_only_with_the_fences_proof(cluster: Cluster) -> None:
     cluster.api.requests.clear()
     outcome = cluster.act(cluster.work("release_pods"))
     assert (outcome.status, cluster.writes) == ("failed", [])
+    cluster.power()
     assert cluster.act(cluster.work("release_pods", memory={"power_off_proved": True})).status == "done"
     (taint,) = cluster.node["spec"]["taints"]
     assert (taint["key"], taint["effect"]) == (OUT_OF_SERVICE, "NoExecute")
@@ -212,7 +220,31 @@ def test_pods_are_given_up_only_with_the_fences_proof(cluster: Cluster) -> None:
     assert not cluster.node["spec"].get("taints")
 
 
+@pytest.mark.parametrize(
+    ("told", "wanted"),
+    [
+        (PowerState("On", UUID), "done"),  # somebody switched it on since: its kubelet starts what is bound to it
+        (PowerState("PoweringOff", UUID), "done"),
+        (PowerState("unknown", UUID), "done"),
+        (PowerState("Off", "another machine"), "failed"),
+        (None, "waiting"),
+    ],
+)
+def test_pods_are_given_up_only_while_the_node_is_still_off(
+    cluster: Cluster, told: Optional[PowerState], wanted: str
+) -> None:
+    cluster.act(cluster.work("cordon"))
+    cluster.api.requests.clear()
+    if told is None:
+        del cluster.site.bmc[cluster.machine.bmc_url]
+    else:
+        cluster.site.bmc[cluster.machine.bmc_url] = told
+    outcome = cluster.act(cluster.work("release_pods", memory={"power_off_proved": True}))
+    assert (outcome.status, cluster.writes) == (wanted, [])
+
+
 def test_pods_of_a_node_that_was_added_again_are_not_given_up(cluster: Cluster) -> None:
+    cluster.power()
     cluster.act(cluster.work("cordon"))
     cluster.api.take(NODE)
     cluster.ready()  # its kubelet lives: it has just registered
