@@ -30,7 +30,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.kuber
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lab"))
 
-from joblab import binaries  # noqa: E402 (the lab is no package of Python's path)
+from joblab import binaries  # the lab is no package of Python's path
 
 _START_SECONDS = 120.0
 _STOP_SECONDS = 20.0

@@ -14,11 +14,14 @@ import sys
 import tempfile
 from pathlib import Path
 
+import kubernetes_source
 import preflight
 import slurm_source
 from measuring import Benchmark, Outcome, measure, table
 
-BENCHMARKS: tuple[Benchmark, ...] = (*preflight.BENCHMARKS, *slurm_source.BENCHMARKS)
+BENCHMARKS: tuple[Benchmark, ...] = (
+    *preflight.BENCHMARKS, *slurm_source.BENCHMARKS, *kubernetes_source.BENCHMARKS
+)
 
 
 def main() -> int:

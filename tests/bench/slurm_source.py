@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import json
 import random
-import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from measuring import Benchmark, Figure, Wrong
-from slurmctld import CHECKOUT, Slurmctld, used
+from slurmctld import Slurmctld
+from watching import Source, percentile, share_of
 
 NODES, JOBS = 10000, 50000
 FAULTS = 20  # of each kind
@@ -24,7 +22,6 @@ WINDOW = 120.0  # seconds
 SEED = 5
 DEADLINE = 3600
 OPTED_IN = '{"APS":{"auto_resume_mode":"requeue"}}'
-SOURCE = CHECKOUT / "extensions" / "eda" / "plugins" / "event_source" / "slurm.py"
 
 
 def source(folder: Path) -> list[Figure]:
@@ -45,46 +42,6 @@ BENCHMARKS = (
 )
 
 
-class Source:
-    """The running source, and when it told of which target first."""
-
-    def __init__(self, folder: Path, bin_dir: Path) -> None:
-        settings = folder / "settings.yml"
-        content = {
-            "cluster": "scale",
-            "scope": {"partitions": ["main", "live"]},
-            "slurm": {"bin_dir": str(bin_dir)},
-            "state_dir": str(folder),
-        }
-        settings.write_text(json.dumps(content), encoding="utf-8")
-        argv = [sys.executable, str(Path(__file__).with_name("source_process.py")), str(SOURCE), str(settings)]
-        self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
-        self.told: dict[str, float] = {}
-        self.megabytes = 0.0
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    @property
-    def seconds(self) -> float:
-        """Seconds of a core that it and its commands have used."""
-        return used(self.process.pid)
-
-    def end(self) -> None:
-        """Stop it, which tells how much memory it took."""
-        self.process.send_signal(signal.SIGTERM)
-        self._reader.join(60)
-        self.process.wait(10)
-
-    def _read(self) -> None:
-        for line in self.process.stdout or ():
-            event = json.loads(line)
-            if "fault" not in event:
-                self.megabytes = event["megabytes"]
-                continue
-            for target in event["fault"]["targets"]:
-                self.told.setdefault(target.get("node") or target["job"], event["at"])
-
-
 def measure(folder: Path) -> list[Figure]:
     """Fill the cluster, let the source look at it, and break nodes and jobs at times that nobody chose."""
     chance = random.Random(SEED)
@@ -95,10 +52,11 @@ def measure(folder: Path) -> list[Figure]:
     queued = len(cluster.run(["squeue", "-h", "-r", "-o", "%A"]).split())
     if queued < JOBS:
         raise Wrong("%d jobs are in the queue, not %d" % (queued, JOBS))
-    alone = _share(lambda: cluster.seconds, WINDOW / 4)
-    watching = Source(folder, cluster.bin_dir)
+    alone = share_of(lambda: cluster.seconds, WINDOW / 4)
+    settings = {"scope": {"partitions": ["main", "live"]}, "slurm": {"bin_dir": str(cluster.bin_dir)}}
+    watching = Source(folder, "slurm", settings)
     time.sleep(WINDOW / 4)  # its first look reads everything
-    watched = _share(lambda: cluster.seconds, WINDOW / 2)  # before anything is submitted or broken here
+    watched = share_of(lambda: cluster.seconds, WINDOW / 2)  # before anything is submitted or broken here
     before = time.monotonic(), watching.seconds
     shown = _break(cluster, chance)
     time.sleep(max(0.0, before[0] + WINDOW - time.monotonic()))
@@ -117,8 +75,8 @@ def measure(folder: Path) -> list[Figure]:
         Figure("source and the largest of its commands", watching.megabytes, "MB", 500),
         Figure("slurmctld with the source, of one core", 100 * watched, "%"),
         Figure("slurmctld without it, of one core", 100 * alone, "%"),
-        Figure("a node's fault is told, 95 of 100", _percentile(nodes, 95), "s", 3),
-        Figure("a job's fault is told, 95 of 100", _percentile(jobs, 95), "s", 15),
+        Figure("a node's fault is told, 95 of 100", percentile(nodes, 95), "s", 3),
+        Figure("a job's fault is told, 95 of 100", percentile(jobs, 95), "s", 15),
     ]
 
 
@@ -138,17 +96,6 @@ def _break(cluster: Slurmctld, chance: random.Random) -> dict[str, float]:
         shown[job] = time.time()
         time.sleep(chance.uniform(0, WINDOW / FAULTS))
     return shown
-
-
-def _share(seconds: Callable[[], float], window: float) -> float:
-    before = seconds()
-    time.sleep(window)
-    return (seconds() - before) / window
-
-
-def _percentile(values: list[float], percent: int) -> float:
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]
 
 
 if __name__ == "__main__":

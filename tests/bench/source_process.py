@@ -1,7 +1,7 @@
 # Copyright: mission_control.job_recovery contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The event source `slurm` alone: `source_process.py SOURCE SETTINGS` writes each event as a line of JSON.
+"""An event source alone: `source_process.py SOURCE SETTINGS` writes each event as a line of JSON.
 
 At SIGTERM it ends with a line that tells how much memory it and the largest of its commands took, in MB.
 """
