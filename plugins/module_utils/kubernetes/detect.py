@@ -34,6 +34,7 @@ NODE_NOT_READY = "kubernetes_node_not_ready"
 NODE_CONDITION = "kubernetes_node_condition"
 JOB_FAILED = "kubernetes_job_failed"
 JOB_UNRECOVERED = "kubernetes_job_unrecovered"
+JOB_STALLED = "kubernetes_job_stalled"
 POD_STUCK = "pod_stuck_terminating"
 POD_CREATING = "pod_stuck_creating"
 
@@ -143,6 +144,15 @@ def unrecovered_jobs(
         if job.owner and is_candidate(job, everybody) and causes.get(job.uid) is Cause.INFRASTRUCTURE
     ]
     return [Seen(JOB_UNRECOVERED, job.key, uid=job.uid) for job in owners.unrecovered(jobs, wanted, own, now)]
+
+
+def stalled_jobs(jobs: Iterable[JobView], everybody: bool, now: float) -> list[Seen]:
+    """Jobs that we look after, and that have not changed for as long as their users say."""
+    return [
+        Seen(JOB_STALLED, job.key, uid=job.uid)
+        for job in jobs
+        if (everybody or job.opt_in is not None) and job.is_stalled(now)
+    ]
 
 
 def is_candidate(job: JobView, everybody: bool) -> bool:

@@ -17,7 +17,7 @@ from typing import Any, Mapping, Optional, Pattern
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils import json_text
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Unreadable
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import causes, losses
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import causes, losses, progress
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.reading import (
     condition,
     controller,
@@ -189,6 +189,8 @@ class JobView:
         created_at: when it was made.
         started_at: when its controller began with it (after a suspension anew).
         deleted: whether somebody deleted it and it is on its way out.
+        progress_deadline: seconds in which something of it must change, as its user says; see `progress`.
+        changed_at: when something of it changed last.
     """
 
     namespace: str
@@ -206,11 +208,18 @@ class JobView:
     created_at: Optional[float] = None
     started_at: Optional[float] = None
     deleted: bool = False
+    progress_deadline: Optional[float] = None
+    changed_at: Optional[float] = None
 
     @property
     def key(self) -> str:
         """`namespace/name`."""
         return "%s/%s" % (self.namespace, self.name)
+
+    def is_stalled(self, now: float) -> bool:
+        """Whether it runs, and nothing of it has changed for as long as its user says."""
+        running = self.state is JobState.RUNNING and not self.deleted
+        return running and progress.is_stalled(self.progress_deadline, self.changed_at, now)
 
 
 @dataclass(frozen=True)
@@ -353,6 +362,8 @@ def job_view(job: Mapping[str, Any]) -> JobView:
         created_at=epoch(metadata.get("creationTimestamp")),
         started_at=epoch(status.get("startTime")),
         deleted=bool(metadata.get("deletionTimestamp")),
+        progress_deadline=progress.deadline(annotations),
+        changed_at=progress.changed_at(job),
     )
 
 

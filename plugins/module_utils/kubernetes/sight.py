@@ -141,6 +141,7 @@ class _Eyes:
             ),
             *detect.job_faults(jobs, causes, everybody),
             *detect.unrecovered_jobs(jobs, causes, everybody, own, now),
+            *detect.stalled_jobs(jobs, everybody, now),
         ]
 
     def _trace(self, jobs: Sequence[JobView]) -> None:

@@ -52,6 +52,7 @@ _KINDS = (
     FaultKind("kubernetes_node_condition", NODE, "report", "a condition or taint of the node says that it is sick"),
     FaultKind("kubernetes_job_failed", JOB, "rerun_kubernetes_job", "an opted-in Job failed by its infrastructure"),
     FaultKind("kubernetes_job_unrecovered", JOB, "report", "the owner of a failed Job did not replace it in time"),
+    FaultKind("kubernetes_job_stalled", JOB, "report", "nothing of the Job changes for as long as its user says"),
     FaultKind("pod_stuck_terminating", NODE, "reboot_node", "pods of a lost node never end"),
     FaultKind("pod_stuck_creating", NODE, "report", "the node makes no sandboxes for pods of several owners"),
     FaultKind("requested", NODE, "report", "a person asked for a remediation"),

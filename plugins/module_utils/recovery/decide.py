@@ -161,7 +161,7 @@ def _decide_job(case: Case) -> Decision:
     if case.kind == "kubernetes_job_unrecovered":
         owner = case.look.kubernetes.owner if isinstance(case.look, JobLook) and case.look.kubernetes else ""
         return Decision("", "reported: the Job belongs to %s, which did not replace it in time" % printable(owner))
-    if wanted == "report" or _only_told_of(case):
+    if REPORT in (wanted, KINDS[wanted].remediation if wanted in KINDS else "") or _only_told_of(case):
         return Decision("", "reported: what a person should look at is %s" % KINDS[case.kind].meaning)
     if case.scheduler != SLURM:
         return Decision("rerun_kubernetes_job", "the Job is run again under a new name")

@@ -122,6 +122,7 @@ class JobLook:
             is left anywhere; None where nobody looked.
         dependents: ids of jobs that depend on this one and have already been allowed to run; None: nobody looked.
         successor: the job that its user holds to follow this one; None: there is none, or nobody looked.
+        stalled: a Kubernetes Job has not changed for as long as its user says.
     """
 
     job: Optional[Job] = None
@@ -130,6 +131,7 @@ class JobLook:
     left_overs: Optional[Mapping[str, str]] = None
     dependents: Optional[tuple[str, ...]] = None
     successor: Optional[Job] = None
+    stalled: bool = False
     unknown: Mapping[str, str] = field(default_factory=dict)
 
 

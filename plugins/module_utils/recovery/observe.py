@@ -355,7 +355,8 @@ def _kubernetes_job(tools: Tools, name: str) -> JobLook:
     if tools.kubernetes is None:
         return JobLook(unknown={looks.KUBERNETES: "this site has no Kubernetes"})
     try:
-        return JobLook(kubernetes=job_view(kubernetes_jobs.read_job(tools.kubernetes, name)))
+        job = job_view(kubernetes_jobs.read_job(tools.kubernetes, name))
+        return JobLook(kubernetes=job, stalled=job.is_stalled(tools.now()))
     except Absent:
         return JobLook(absent=True)
     except RecoveryError as exc:

@@ -68,7 +68,8 @@ def is_well(look: Look) -> bool:
         return True
     if look.job is not None:
         return look.job.state in ("RUNNING", "COMPLETED", "CANCELLED") and not look.job.completing
-    return look.kubernetes is not None and look.kubernetes.state.value in ("running", "complete")
+    running = look.kubernetes is not None and look.kubernetes.state.value in ("running", "complete")
+    return running and not look.stalled
 
 
 def understood(look: Look) -> bool:
@@ -196,6 +197,16 @@ def _kubernetes_job_failed(look: JobLook) -> Presence:
     return Presence(True, False, "the Job is %s" % look.kubernetes.state.value)
 
 
+def _kubernetes_job_stalled(look: JobLook) -> Presence:
+    if look.absent:
+        return Presence(True, False, "there is no such Job any more")
+    if look.kubernetes is None:
+        return _unknown(look, looks.KUBERNETES)
+    if look.stalled:
+        return THERE
+    return Presence(True, False, "the Job is %s and has changed in time" % look.kubernetes.state.value)
+
+
 def _unknown(look: Look, part: str) -> Presence:
     return Presence(False, False, look.unknown.get(part, "%s was not looked at" % part))
 
@@ -219,4 +230,5 @@ _JOB_RULES: dict[str, Callable[[JobLook], Presence]] = {
     "stale_spool": _stale_spool,
     "kubernetes_job_failed": _kubernetes_job_failed,
     "kubernetes_job_unrecovered": _kubernetes_job_failed,
+    "kubernetes_job_stalled": _kubernetes_job_stalled,
 }

@@ -247,6 +247,7 @@ def test_a_return_remembers_whether_it_is_the_same_boot(shell: ShellLook, same: 
         ("kubernetes_job_failed", "kubernetes", "rerun_kubernetes_job", "rerun_kubernetes_job"),
         ("kubernetes_job_unrecovered", "kubernetes", "report", ""),
         ("kubernetes_job_unrecovered", "kubernetes", "rerun_kubernetes_job", ""),
+        ("kubernetes_job_stalled", "kubernetes", "report", ""),
         ("requested", "slurm", "requeue_job", "requeue_job"),
         ("requested", "kubernetes", "rerun_kubernetes_job", "rerun_kubernetes_job"),
     ],
