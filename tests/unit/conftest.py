@@ -6,5 +6,6 @@
 from __future__ import annotations
 
 from .private_mariadb import empty_ledger, ledger, ledger_tables, mariadb, store
+from .private_munge import munge_cluster
 
-__all__ = ["empty_ledger", "ledger", "ledger_tables", "mariadb", "store"]
+__all__ = ["empty_ledger", "ledger", "ledger_tables", "mariadb", "munge_cluster", "store"]

@@ -17,7 +17,7 @@ PART = "unit"
 DEADLINE = 1800
 APT_DEADLINE = 600
 # What the tests start for themselves, by the program that shows that it is there: Debian's package.
-PROGRAMS = {"mariadbd": "mariadb-server-core", "mariadb": "mariadb-client-core"}
+PROGRAMS = {"mariadbd": "mariadb-server-core", "mariadb": "mariadb-client-core", "munged": "munge"}
 _SYSTEM_PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
 
 

@@ -172,6 +172,15 @@ class NodeSettings:
 
 
 @dataclass(frozen=True)
+class AgentSettings:
+    """Where the agents of nodes bring their reports."""
+
+    port: int = 0  # 0: nobody listens
+    address: str = ""  # empty: all
+    munge_socket: str = ""  # empty: munge's own
+
+
+@dataclass(frozen=True)
 class PowerCommands:
     """The site's own power commands, for nodes whose power address is `site:NAME`; see `power.site_command`.
 
@@ -244,6 +253,7 @@ class Settings:
     kubernetes: KubernetesSettings = field(default_factory=KubernetesSettings)
     ledger: LedgerSettings = field(default_factory=LedgerSettings)
     nodes: NodeSettings = field(default_factory=NodeSettings)
+    agents: AgentSettings = field(default_factory=AgentSettings)
     power: PowerSettings = field(default_factory=PowerSettings)
     limits: Limits = field(default_factory=Limits)
 
@@ -284,6 +294,8 @@ def parse(data: Any) -> Settings:
     for state in JOB_ENDS:
         _one_of("job_ends.%s" % state, settings.job_ends.of(state), (REQUEUE, REPORT))
     _check_kubernetes(settings.kubernetes)
+    if settings.agents.port > 65535:
+        raise BadInput("settings: agents.port is %d" % settings.agents.port, "use a number up to 65535")
     if settings.slurm.enabled and not settings.scope.partitions:
         raise BadInput("settings: scope.partitions is empty", "name the Slurm partitions that recovery may act on")
     if settings.kubernetes.kubeconfig and not settings.scope.namespaces:

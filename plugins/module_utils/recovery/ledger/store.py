@@ -28,6 +28,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     connect,
     marks,
     pack,
+    unpack,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.rows import (
     ESCALATED,
@@ -460,6 +461,20 @@ class Incidents:
             (key, besides),
         )
 
+    def since_of(self, machines: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """By machine `{closed_at, busy, boot_id, boot_seen_at}`.
+
+        When an incident of it was closed the last time, whether one is open, and its boot when last seen healthy.
+        """
+        names = sorted(machines)
+        found = self._db.rows(
+            "SELECT m.name, m.boot_id, m.boot_seen_at, MAX(i.closed_at) AS closed_at, "
+            "COUNT(i.open_key) AS busy FROM machines m LEFT JOIN incidents i ON i.machine = m.name "
+            "WHERE m.name IN (%s) GROUP BY m.name, m.boot_id, m.boot_seen_at" % marks(names),
+            names,
+        )
+        return {row.pop("name"): {**row, "busy": bool(row["busy"])} for row in found}
+
     def attempts(self, key: str, step: str) -> int:
         """In how many incidents of a job this step was begun."""
         return int(
@@ -720,6 +735,20 @@ class Records:
             "first_at = " + NOW + ", last_at = " + NOW,
             (key, kind, source, pack(dict(body))),
         )
+
+    def renew(self, number: int, body: Mapping[str, Any]) -> bool:
+        """Count evidence that was kept and came again; whether it is still there."""
+        sql = "UPDATE evidence SET times = times + 1, last_at = " + NOW + ", body = %s WHERE id = %s"
+        return bool(self._db.write(sql, (pack(dict(body)), number)))
+
+    def kept(self, source: str, seconds: float) -> list[dict[str, Any]]:
+        """Evidence that a source kept in the last seconds, oldest first: `{id, target_key, kind, body, last_at}`."""
+        found = self._db.rows(
+            "SELECT id, target_key, kind, body, last_at FROM evidence WHERE incident IS NULL AND source = %s "
+            "AND last_at > " + NOW + " - %s ORDER BY last_at, id",
+            (source, seconds),
+        )
+        return [{**row, "body": unpack(row["body"])} for row in found]
 
     def refusals(self, names: Sequence[str] = (), since: float = 0.0, limit: int = 100) -> list[dict[str, Any]]:
         """For reports: the latest refusals, of all targets or of those whose key ends in one of these names."""
