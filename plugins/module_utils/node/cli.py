@@ -29,6 +29,8 @@ _LINE = re.compile(r"[A-Za-z0-9 ._+-]*\Z")
 _JOB = r"[1-9][0-9]{0,9}"
 _OWNER = r"[0-9]{1,10}\.[0-9]{1,10}"  # job and uid
 _PROCESS = r"[0-9]{1,9}\.[0-9]{1,18}"  # pid and start, as `orphans` told them
+_HEX_PATH = r"(?:[0-9a-f]{2}){1,4096}"
+_UID = r"(?:0|[1-9][0-9]{0,9})"
 _BOOT_ID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _MACHINE_ID = r"[0-9a-f]{32}"
 _MAX_LIFE = 900  # seconds; a helper that hangs in the kernel's arms does not stay for ever
@@ -218,6 +220,12 @@ def _evidence(request: Request, here: Here) -> dict:
     return evidence.collect(here, int(request.last("--kib")))
 
 
+def _job_log(request: Request, _here: Here) -> dict:
+    from . import job_log
+
+    return job_log.read(request.options["--path"][:2], int(request.last("--uid")), int(request.last("--kib")))
+
+
 def _health(_request: Request, here: Here) -> dict:
     from . import health
 
@@ -250,5 +258,10 @@ VERBS = {
         _end_orphans, operand=_JOB, options={"--process": _PROCESS, "--owner": _OWNER}, required=("--process",)
     ),
     "evidence": Verb(_evidence, options={"--kib": r"[1-9][0-9]{0,3}"}, required=("--kib",)),
+    "job-log": Verb(
+        _job_log,
+        options={"--path": _HEX_PATH, "--uid": _UID, "--kib": r"[1-9][0-9]{0,3}"},
+        required=("--path", "--uid", "--kib"),
+    ),
     "health": Verb(_health),
 }

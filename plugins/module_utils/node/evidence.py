@@ -47,7 +47,7 @@ def collect(here, kib: int, deadline: float = _DEADLINE) -> dict:
         texts["processes.txt"] = _processes(here.proc)
     except OSError as exc:
         missing["processes.txt"] = str(exc)[:300]
-    return {"boot_id": machine.boot_id(here.proc), "files": _packed(texts), "missing": missing}
+    return {"boot_id": machine.boot_id(here.proc), "files": packed(texts), "missing": missing}
 
 
 def _kernel_log(limit: int, deadline: float) -> bytes:
@@ -91,14 +91,14 @@ def _state(proc: str, pid: int) -> tuple:
     return (head.partition("(")[2], values[0], values[1]) if len(values) > 1 else ("", "", "")
 
 
-def _packed(texts: dict) -> dict:
+def packed(texts: dict) -> dict:
     """Each text compressed, the oldest half of the longest one left out until all of them fit into an answer."""
-    packed = {name: base64.b64encode(zlib.compress(text)).decode("ascii") for name, text in texts.items()}
-    while sum(map(len, packed.values())) > _ROOM:
-        longest = max(packed, key=lambda name: len(packed[name]))
+    made = {name: base64.b64encode(zlib.compress(text)).decode("ascii") for name, text in texts.items()}
+    while sum(map(len, made.values())) > _ROOM:
+        longest = max(made, key=lambda name: len(made[name]))
         texts[longest] = texts[longest][len(texts[longest]) // 2 :]
-        packed[longest] = base64.b64encode(zlib.compress(texts[longest])).decode("ascii")
-    return packed
+        made[longest] = base64.b64encode(zlib.compress(texts[longest])).decode("ascii")
+    return made
 
 
 def _read(path: str) -> str:

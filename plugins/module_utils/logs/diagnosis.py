@@ -1,0 +1,85 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The module `log_diagnosis`: a text, or a file as a user may read it, in; findings and a verdict out."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pwd
+from typing import Any, Optional
+
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import (
+    Absent,
+    BadInput,
+    RecoveryError,
+    TimedOut,
+    Unreadable,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.logs import jobs, reading, verdict
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.logs.model import Diagnosis
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.node import user_file
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.node.answer import Refusal
+
+SPEC: dict[str, Any] = {
+    "argument_spec": {
+        "text": {"type": "str"},
+        "path": {"type": "path"},
+        "user": {"type": "str"},
+        "max_bytes": {"type": "int", "default": reading.MAX_BYTES},
+        "timeout": {"type": "float", "default": 10.0},
+    },
+    "mutually_exclusive": [("text", "path"), ("text", "user")],
+    "required_one_of": [("text", "path")],
+    "supports_check_mode": True,
+}
+
+_ERRORS = {"bad_input": BadInput, "absent": Absent, "timed_out": TimedOut, "unreadable": Unreadable}
+
+
+def run(params: dict[str, Any], _check_mode: bool) -> dict[str, Any]:
+    """The module: `{changed: false, verdict, action, why, findings, size, modified}`.
+
+    Raises:
+        BadInput: a limit that is none, no such user, a path that is not absolute. Absent, Unreadable, TimedOut,
+        RecoveryError: the file, as that user sees it.
+    """
+    if not 0 < params["max_bytes"] <= user_file.MAX_BYTES:
+        raise BadInput("max_bytes must be from 1 to %d" % user_file.MAX_BYTES)
+    if params["timeout"] <= 0:
+        raise BadInput("timeout must be more than 0 seconds")
+    if params["path"] is None:
+        text = params["text"][-params["max_bytes"] :]
+        return {"changed": False, **as_dict(verdict.diagnose(jobs.findings(text)))}
+    end = _tail(params["path"], _uid(params["user"]), params["max_bytes"], params["timeout"])
+    diagnosis = verdict.diagnose(jobs.findings(reading.text_of(end.content, end.size)))
+    return {"changed": False, **as_dict(diagnosis), "size": end.size, "modified": end.modified}
+
+
+def as_dict(diagnosis: Diagnosis) -> dict[str, Any]:
+    """A diagnosis as plain data: lines as `{number, text}`."""
+    found = []
+    for finding in diagnosis.findings:
+        data = dataclasses.asdict(finding)
+        data["lines"] = [{"number": number, "text": text} for number, text in finding.lines]
+        found.append(data)
+    return {"verdict": diagnosis.verdict, "action": diagnosis.action, "why": diagnosis.why, "findings": found}
+
+
+def _tail(path: str, uid: int, limit: int, deadline: float) -> user_file.Tail:
+    try:
+        return user_file.tail(os.fsencode(path), uid, limit, deadline)
+    except Refusal as refusal:
+        raise _ERRORS.get(refusal.kind, RecoveryError)("%s: %s" % (ascii(path), refusal)) from refusal
+
+
+def _uid(user: Optional[str]) -> int:
+    if user is None:
+        return os.geteuid()
+    if user.isascii() and user.isdigit():
+        return int(user)
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except (KeyError, ValueError):
+        raise BadInput("no user is called %s" % ascii(user)) from None
