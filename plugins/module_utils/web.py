@@ -13,7 +13,12 @@ from urllib.parse import urlsplit
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils import json_text
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import BadInput, Unreadable
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.http import Reply, Server, ask
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.http import (
+    MAX_BODY,
+    Reply,
+    Server,
+    ask,
+)
 
 # What modules that ask a web service have in common (the documentation fragment `web`).
 OPTIONS: dict[str, Any] = {
@@ -72,6 +77,7 @@ class Site:
         account: Optional[Account] = None,
         headers: Optional[Mapping[str, str]] = None,
         body: Optional[Mapping[str, Any]] = None,
+        max_body: int = MAX_BODY,
     ) -> Reply:
         """One request to `path` below the address; redirects are not followed.
 
@@ -81,7 +87,7 @@ class Site:
         sent = {"Accept": "application/json", **(headers or {})}
         if account is not None:
             sent["Authorization"] = account.header
-        return ask(self.server, method, self.path + path, sent, body, self.timeout, self.context)
+        return ask(self.server, method, self.path + path, sent, body, self.timeout, self.context, max_body)
 
 
 def site(kind: str, params: Mapping[str, Any], ending: str = "") -> Site:

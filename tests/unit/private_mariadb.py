@@ -44,6 +44,7 @@ TABLES = (
     "dispatches",
     "control",
     "commands",
+    "outbox",
 )
 
 

@@ -26,7 +26,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.error
     Unreadable,
 )
 
-_MAX_BODY = 1048576
+MAX_BODY = 1048576
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,10 @@ class Reply:
     body: bytes
     etag: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class TooLong(Unreadable):
+    """The answer has more bytes than the caller reads."""
 
 
 class Untrusted(Unreachable):
@@ -99,17 +103,18 @@ def ask(
     body: Optional[Mapping[str, Any]],
     seconds: float,
     context: Optional[ssl.SSLContext],
+    max_body: int = MAX_BODY,
 ) -> Reply:
-    """Send one request, `body` as JSON, and read its answer within `seconds`.
+    """Send one request, `body` as JSON, and read its answer, of at most `max_body` bytes, within `seconds`.
 
     Raises:
         TimedOut: not within the time; the request may have had its effect.
         Unreachable: refused, no route, or a certificate that is not trusted (said so).
-        Unreadable: no HTTP, or too long.
+        Unreadable: no HTTP. TooLong: more than `max_body`.
     """
     until = time.monotonic() + seconds
     try:
-        return _ask(server, method, path, headers, body, until, context)
+        return _ask(server, method, path, headers, body, until, context, max_body)
     except ssl.SSLCertVerificationError as exc:
         raise Untrusted(
             "%s: its certificate is not trusted (%s)" % (server.name, exc.verify_message),
@@ -131,6 +136,7 @@ def _ask(
     body: Optional[Mapping[str, Any]],
     until: float,
     context: Optional[ssl.SSLContext],
+    max_body: int,
 ) -> Reply:
     target = (server.address or server.host, server.port)
     plain = socket.create_connection(target, timeout=max(0.01, until - time.monotonic()))
@@ -148,9 +154,9 @@ def _ask(
             raise socket.timeout
         connection.request(method, path, sent, {**headers, **typed, "Connection": "close"})
         with connection.getresponse() as answer:
-            content = answer.read(_MAX_BODY + 1)
-            if len(content) > _MAX_BODY:
-                raise Unreadable("%s: the answer is too long" % server.name)
+            content = answer.read(max_body + 1)
+            if len(content) > max_body:
+                raise TooLong("%s: the answer is too long" % server.name)
             if time.monotonic() >= until or answer.length:  # hung up by the watchdog, or by the other side
                 raise http.client.IncompleteRead(content, answer.length)
             headers = {name.lower(): value for name, value in answer.getheaders()}

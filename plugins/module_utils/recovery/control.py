@@ -47,6 +47,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.report import report
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import Settings, load
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.text import printable
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.show import reporter
 
 OK, TROUBLE, USAGE = 0, 1, 2
 # Commands that run as the service's account, by the launcher.
@@ -150,7 +151,8 @@ def _status(settings: Settings, options: argparse.Namespace, out: TextIO) -> int
 
 def _source_lines(settings: Settings, lines: list[str]) -> bool:
     beats = heartbeat.read_all(settings)
-    missing = [name for name in watchdog.expected(settings) if name not in {beat["name"] for beat in beats}]
+    wanted = [*watchdog.expected(settings), *reporter.expected(settings)]
+    missing = [name for name in wanted if name not in {beat["name"] for beat in beats}]
     lines.extend("source %s: no sign of life; is the service running?" % name for name in missing)
     trouble = bool(missing)
     for beat in beats:

@@ -1,7 +1,7 @@
 # Copyright: mission_control.job_recovery contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Signs of life of the event sources: one small JSON file for each, replaced as a whole.
+"""Signs of life of the event sources and of the reporter's workers: one small JSON file for each, replaced as a whole.
 
 `{"name": "slurm", "at": epoch seconds, "error": text or null, "pid": number}` in systemd's runtime directory of the
 service (`$RUNTIME_DIRECTORY`, /run/job-recovery), else in the state directory.
@@ -16,6 +16,7 @@ from typing import Any, Callable, Optional
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import Settings
 
 RUNTIME_DIR = "/run/job-recovery"
+REPORTER_DIR = "/run/job-recovery-reporter"
 SILENT_AFTER = 60.0  # seconds without a sign of life after which a source counts as deaf
 _SUFFIX = ".beat.json"
 _MAX_ERROR = 500
@@ -44,7 +45,7 @@ def writer(settings: Settings) -> Callable[[str, float, Optional[str]], None]:
 def read_all(settings: Settings) -> list[dict[str, Any]]:
     """The last sign of life of every source, by name; what is not readable is left out."""
     found: dict[str, dict[str, Any]] = {}
-    for folder in (settings.state_dir, RUNTIME_DIR):
+    for folder in (settings.state_dir, RUNTIME_DIR, REPORTER_DIR):
         for beat in _read_folder(folder):
             known = found.get(beat["name"])
             if known is None or known["at"] < beat["at"]:

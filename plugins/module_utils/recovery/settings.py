@@ -239,6 +239,19 @@ class Limits:
 
 
 @dataclass(frozen=True)
+class LokiSettings:
+    """Loki; not used where `url` is empty. `credentials_file` holds `user:password` (mode 0600)."""
+
+    url: str = ""
+    address: str = ""  # where to connect instead of looking the host up
+    ca_file: str = ""
+    credentials_file: str = ""
+    tenant: str = ""
+    timeout: float = 10.0
+    ship: bool = True  # whether what happens is told to it
+
+
+@dataclass(frozen=True)
 class Settings:
     """Everything. `jobs` is `opt_in` or `all`; `mode` is `observe` or `act`."""
 
@@ -256,6 +269,7 @@ class Settings:
     agents: AgentSettings = field(default_factory=AgentSettings)
     power: PowerSettings = field(default_factory=PowerSettings)
     limits: Limits = field(default_factory=Limits)
+    loki: LokiSettings = field(default_factory=LokiSettings)
 
 
 def load(path: Optional[str] = None) -> Settings:

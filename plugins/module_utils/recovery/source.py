@@ -44,7 +44,7 @@ async def keep_looking(
     """
     log = logging.getLogger("job_recovery.%s" % name)
     outage = Outage(log)
-    beats = _Beats(name, beat, log)
+    beats = Beats(name, beat, log)
     while True:
         try:
             partial = False
@@ -100,13 +100,16 @@ class Outage:
         return min(max(interval, 0.1) * 2 ** min(self._count, 8), max(_MAX_PAUSE, interval))
 
 
-class _Beats:
+class Beats:
+    """Signs of life, at most every five seconds unless the outcome changed; they never fail."""
+
     def __init__(self, name: str, beat: Optional[Beat], log: logging.Logger) -> None:
         self._name, self._beat, self._log = name, beat, log
         self._last = 0.0
         self._error: Optional[str] = None
 
     def tell(self, error: Optional[str]) -> None:
+        """Show that a look has ended, and how."""
         now = time.monotonic()
         if self._beat is None or (now - self._last < _BEAT_EVERY and error == self._error and self._last):
             return

@@ -156,7 +156,29 @@ _SECOND = (
         INDEX commands_by_time (at))""",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND)
+_THIRD = (
+    # what the reporter tells others, once for each of them (sink), and whether it was told; recovery never reads it
+    """CREATE TABLE IF NOT EXISTS outbox (
+        id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
+        sink VARCHAR(16) NOT NULL,
+        ref VARCHAR(190) NOT NULL,
+        at DOUBLE NOT NULL,
+        component VARCHAR(16) NOT NULL,
+        outcome VARCHAR(16) NOT NULL DEFAULT '',
+        line LONGTEXT NOT NULL,
+        tries INT NOT NULL DEFAULT 0,
+        due_at DOUBLE NOT NULL DEFAULT 0,
+        ended_at DOUBLE NULL,
+        trouble VARCHAR(200) NOT NULL DEFAULT '',
+        UNIQUE KEY outbox_once (sink, ref),
+        INDEX outbox_waiting (sink, ended_at, at),
+        INDEX outbox_by_time (sink, at))""",
+    "ALTER TABLE incidents ADD INDEX incidents_by_end (closed_at)",
+    "ALTER TABLE steps ADD INDEX steps_by_start (started_at)",
+    "ALTER TABLE steps ADD INDEX steps_by_end (finished_at)",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND, _THIRD)
 VERSION = len(MIGRATIONS)
 
 _VERSIONS = """CREATE TABLE IF NOT EXISTS schema_version (

@@ -19,6 +19,7 @@ import yaml
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import control, heartbeat, stop
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import Target
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger import schema
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.rows import Request
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.store import Store
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import (
@@ -166,7 +167,7 @@ def test_a_moment_that_is_none_is_told(text: str) -> None:
 
 
 def test_migrate_and_approve(path: str, store: Store) -> None:
-    assert run(path, "migrate") == (0, "tables of version 2, nothing to do\n")
+    assert run(path, "migrate") == (0, "tables of version %d, nothing to do\n" % schema.VERSION)
     settings = load(path)
     stop.raise_mark(settings, store, 10**9)
     store.control.remove(stop.HIGH_WATER)
