@@ -48,7 +48,8 @@ class Finding:
         verdict: `hardware`, `platform`, `application` or `unknown`.
         action: what is to be done about it, one of ACTIONS; `report` or `ignore` where the verdict is unknown.
         severity: `fatal`, `nonfatal`, or empty where the log does not say.
-        device: what failed: PCI address (`0000:05:00`), disk (`nvme0n1`), port (`mlx5_0/1`); empty when unknown.
+        device: what failed: PCI address (`0000:05:00`), disk (`nvme0n1`), processor, memory module; or whose memory ran
+            out (`job_123`, `pod_UID`); empty when unknown.
         pid: of the process that the line names; None where it names none.
         process: its name, or empty.
         rank: of the job's process that failed; None where the log does not say.
