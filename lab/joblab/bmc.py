@@ -116,6 +116,38 @@ def misbehave(instance: Instance, wanted: Behaviour) -> None:
     hostfiles.write_private(behaviour_file(instance), text)
 
 
+# What it did
+
+
+@dataclass(frozen=True)
+class Switched:
+    """A node's power was taken to another level at somebody's request; `at` in epoch seconds, `level` On or Off."""
+
+    at: float
+    node: str
+    level: str
+
+
+def record_switch(instance: Instance, node: str, level: str) -> None:
+    """Write into the BMC's journal that a request changed a node's power."""
+    line = json.dumps(asdict(Switched(time.time(), node, level))) + "\n"
+    with _journal(instance).open("a", encoding="utf-8") as journal:
+        journal.write(line)
+
+
+def switches(instance: Instance, since: float = 0.0) -> list[Switched]:
+    """What requests have changed since then, the oldest first."""
+    try:
+        lines = _journal(instance).read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return []
+    return [one for one in (Switched(**json.loads(line)) for line in lines) if one.at >= since]
+
+
+def _journal(instance: Instance) -> Path:
+    return folder(instance) / "switches.jsonl"
+
+
 def told_uuid(instance: Instance, node: str, behaves: Behaviour) -> str:
     """The UUID that the BMC tells for a node: its own, unless two are swapped."""
     if node in behaves.swap_uuid:

@@ -115,12 +115,13 @@ def make_fault(arguments: Sequence[str]) -> int:
         "--down", type=float, default=faults.Options.down_seconds, metavar="SECONDS", help="power is gone"
     )
     parser.add_argument("--service", help="a systemd service, such as slurmctld, mariadb, kube-apiserver")
+    parser.add_argument("--percent", type=int, default=faults.Options.percent, help="of the packets are lost")
     options = parser.parse_intermixed_args(arguments)
     if options.list:
         print(faults.listing())
         return 0
     if not options.kind:
         parser.error("which kind? lab/fault --list tells all")
-    wanted = faults.Options(options.job, options.step, options.reason, options.down, options.service)
+    wanted = faults.Options(options.job, options.step, options.reason, options.down, options.service, options.percent)
     faults.inflict(instance.from_environment(), options.kind, options.host, wanted)
     return 0

@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from . import command, podman, power, processes, ssh
+from . import host as machine
 from .errors import LabError
 from .instance import HEAD, NODES, Instance
 
@@ -64,6 +65,7 @@ class Options:
     reason: str | None = None
     down_seconds: float = 2.0
     service: str | None = None
+    percent: int = 30
 
 
 @dataclass(frozen=True)
@@ -149,6 +151,40 @@ def _cut_network(instance: Instance, host: str, _options: Options) -> None:
 
 def _restore_network(instance: Instance, host: str, _options: Options) -> None:
     command.run(["ip", "link", "set", "dev", _cable(instance, host), "up"])
+
+
+def _lose_packets(instance: Instance, host: str, options: Options) -> None:
+    """So many of the packets that the host sends are lost at the switch, chosen by chance."""
+    if not 0 < options.percent <= 100:
+        raise LabError("How many? --percent 1 to 100")
+    _keep_packets(instance, host, options)
+    rules = _LOSS.format(table=_loss_table(instance, host), cable=_cable(instance, host), percent=options.percent)
+    command.run(["nft", "-f", "-"], stdin=rules)
+
+
+def _keep_packets(instance: Instance, host: str, _options: Options) -> None:
+    command.run(["nft", "delete", "table", "netdev", _loss_table(instance, host)], check=False)
+
+
+def forget_losses(instance: Instance) -> None:
+    """Remove what lost packets of hosts that are gone."""
+    if machine.has_command("nft"):
+        for name in instance.hosts:
+            _keep_packets(instance, name, Options())
+
+
+def _loss_table(instance: Instance, host: str) -> str:
+    return f"{instance.name}-{host}".replace("-", "_")
+
+
+# On this machine's end of the cable: the lab's hosts bring no rules of their own.
+_LOSS = """table netdev {table} {{
+    chain loss {{
+        type filter hook ingress device "{cable}" priority 0;
+        numgen random mod 100 < {percent} drop
+    }}
+}}
+"""
 
 
 def _inside(instance: Instance, host: str) -> list[str]:
@@ -282,6 +318,10 @@ FAULTS = {
     "thaw": Fault("a frozen host goes on", Where.ANY, _thaw),
     "cut_network": Fault("the network cable is out (until the next boot)", Where.ANY, _cut_network, "restore_network"),
     "restore_network": Fault("the network cable is in", Where.ANY, _restore_network),
+    "lose_packets": Fault(
+        "--percent (default 30) of the packets it sends are lost", Where.ANY, _lose_packets, "keep_packets"
+    ),
+    "keep_packets": Fault("no packet is lost any more", Where.ANY, _keep_packets),
     "stop_slurmd": Fault("slurmd is stopped; its jobs run on", Where.NODE, _service("stop", "slurmd"), "start_slurmd"),
     "start_slurmd": Fault("slurmd is started", Where.NODE, _service("start", "slurmd")),
     "kill_slurmd": Fault(

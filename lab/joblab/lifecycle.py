@@ -16,6 +16,7 @@ from . import (
     bmc,
     cache,
     command,
+    faults,
     host,
     image,
     inventory,
@@ -190,6 +191,7 @@ def _complete(instance: Instance, with_kubernetes: bool) -> bool:
 def _tear_down(instance: Instance) -> None:
     """Kill the instance's processes, with which its namespaces go, and remove what belongs to this run of it."""
     processes.kill_group(processes.cgroup(instance))
+    faults.forget_losses(instance)
     if command.run(["ip", "link", "show", "dev", instance.name], check=False).returncode == 0:
         command.run(["ip", "link", "delete", "dev", instance.name])
     for name in ("podman", "volumes", "power_off"):

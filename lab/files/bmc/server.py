@@ -105,17 +105,21 @@ class LabDriver(AbstractSystemsDriver):
         }
 
     def _on(self, node):
-        with self._locks[node]:
-            self._lab(power.power_on, node)
+        self._switch(node, (power.Power.ON,))
 
     def _off(self, node):
-        with self._locks[node]:
-            self._lab(power.power_off, node)
+        self._switch(node, (power.Power.OFF,))
 
     def _restart(self, node):
+        self._switch(node, (power.Power.OFF, power.Power.ON))
+
+    def _switch(self, node, levels):
+        """To these levels of power, one after the other; what changed is noted, before it changes."""
         with self._locks[node]:
-            self._lab(power.power_off, node)
-            self._lab(power.power_on, node)
+            for level in levels:
+                if self._lab(power.power_state, node) is not level:
+                    bmc.record_switch(self.instance, node, level.value)
+                self._lab(power.power_on if level is power.Power.ON else power.power_off, node)
 
     def _shut_down(self, node):
         """Press the button: the operating system goes off if it still listens, later."""

@@ -47,3 +47,13 @@ def test_password_is_private_and_kept(instance: Instance) -> None:
     password = bmc.password(instance)
     assert bmc.password(instance) == password
     assert instance.secret("bmc").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_journal_of_switches_is_kept_in_order(instance: Instance) -> None:
+    assert bmc.switches(instance) == []
+    bmc.folder(instance).mkdir(parents=True)
+    for level in ("Off", "On"):
+        bmc.record_switch(instance, "node2", level)
+    first, second = bmc.switches(instance)
+    assert [(one.node, one.level) for one in (first, second)] == [("node2", "Off"), ("node2", "On")]
+    assert bmc.switches(instance, second.at) == [second]

@@ -55,6 +55,12 @@ def test_what_is_no_step_is_refused(instance: Instance, step: str) -> None:
         faults.inflict(instance, "leave_pmix_files", ["node1"], Options(job=1, step=step))
 
 
+@pytest.mark.parametrize("percent", [0, 101, -5])
+def test_what_is_no_share_of_packets_is_refused(instance: Instance, percent: int) -> None:
+    with pytest.raises(LabError, match="1 to 100"):
+        faults.inflict(instance, "lose_packets", ["node1"], Options(percent=percent))
+
+
 def test_faults_of_a_lab_that_is_not_up(instance: Instance) -> None:
     with pytest.raises(LabError, match="not up"):
         faults.inflict(instance, "freeze", ["node1"], Options())
