@@ -11,7 +11,7 @@ breakages by whoever broke something.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Optional
+from typing import Any, Collection, Mapping, Optional
 
 COMPLETED, FAILED, KILLED = "completed", "failed", "killed"
 OPEN, WAITING, ESCALATED, CLOSED = "open", "waiting", "escalated", "closed"
@@ -110,6 +110,26 @@ class Row:
     claimed: bool = False
     wait_until: Optional[float] = None
     sent_until: Optional[float] = None
+
+
+def row_of(columns: Mapping[str, Any], claimed: Collection[str]) -> Row:
+    """An incident from the columns of its table.
+
+    Args:
+        claimed: the keys of the targets that a run holds now.
+    """
+    return Row(
+        number=columns["id"],
+        target=columns["target_name"],
+        state=columns["state"],
+        opened_at=columns["opened_at"],
+        updated_at=columns["updated_at"],
+        closed_at=columns["closed_at"],
+        reason=columns["reason"],
+        claimed=columns["target_key"] in claimed,
+        wait_until=columns["wait_until"],
+        sent_until=columns["dispatch_until"],
+    )
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import time
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable, Iterable, Mapping, Optional
+from typing import Any, Callable, Iterable, Optional
 
 import pytest
 from ansible_collections.mission_control.job_recovery.plugins.module_utils import parallel
@@ -41,7 +41,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.detect import Seen
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.watch import events_of
 
-from ..facts import Breakage, Record, Row, Stop, Wish
+from ..facts import Breakage, Record, Stop, Wish, row_of
 from .adapters import Bmcs, Shell, Slurm
 from .clock import Clock
 from .controller import Controller
@@ -214,7 +214,7 @@ class Site:
         """What the witnesses tell."""
         claims = self.ledger.rows("SELECT target_key FROM claims WHERE lease_until > %f" % self.clock.time())
         claimed = {row["target_key"] for row in claims}
-        rows = [_row_of(row, claimed) for row in self.ledger.rows("SELECT * FROM incidents")]
+        rows = [row_of(row, claimed) for row in self.ledger.rows("SELECT * FROM incidents")]
         return Record(
             now=self.clock.time(),
             breakages=tuple(self.breakages),
@@ -232,21 +232,6 @@ class Site:
 
     def close(self) -> None:
         self.ledger.close()
-
-
-def _row_of(row: Mapping[str, Any], claimed: set[str]) -> Row:
-    return Row(
-        number=row["id"],
-        target=row["target_name"],
-        state=row["state"],
-        opened_at=row["opened_at"],
-        updated_at=row["updated_at"],
-        closed_at=row["closed_at"],
-        reason=row["reason"],
-        claimed=row["target_key"] in claimed,
-        wait_until=row["wait_until"],
-        sent_until=row["dispatch_until"],
-    )
 
 
 class _AtOnce:
