@@ -251,6 +251,20 @@ class LokiSettings:
     ship: bool = True  # whether what happens is told to it
 
 
+# What people may be told of an incident.
+OPENED, RECOVERED, ESCALATED, ENDED = NOTICES = ("opened", "recovered", "escalated", "ended")
+
+
+@dataclass(frozen=True)
+class NotifySettings:
+    """How people are told of incidents: by a site's own task file. Nobody is told where `tasks` is empty."""
+
+    tasks: str = ""
+    states: tuple[str, ...] = (ESCALATED,)  # of NOTICES
+    timeout: float = 60.0  # of one run of the task file
+    tries: int = 10  # with a longer pause after each
+
+
 @dataclass(frozen=True)
 class Settings:
     """Everything. `jobs` is `opt_in` or `all`; `mode` is `observe` or `act`."""
@@ -270,6 +284,7 @@ class Settings:
     power: PowerSettings = field(default_factory=PowerSettings)
     limits: Limits = field(default_factory=Limits)
     loki: LokiSettings = field(default_factory=LokiSettings)
+    notify: NotifySettings = field(default_factory=NotifySettings)
 
 
 def load(path: Optional[str] = None) -> Settings:
@@ -308,6 +323,8 @@ def parse(data: Any) -> Settings:
     for state in JOB_ENDS:
         _one_of("job_ends.%s" % state, settings.job_ends.of(state), (REQUEUE, REPORT))
     _check_kubernetes(settings.kubernetes)
+    for state in settings.notify.states:
+        _one_of("notify.states", state, NOTICES)
     if settings.agents.port > 65535:
         raise BadInput("settings: agents.port is %d" % settings.agents.port, "use a number up to 65535")
     if settings.slurm.enabled and not settings.scope.partitions:

@@ -22,6 +22,8 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.show.
 OVERLAP = 120.0  # seconds that every look goes back
 HORIZON = 6.5 * 86400.0  # that a thorough one goes back; Loki takes lines of the last seven days
 THOROUGH_EVERY = 600.0
+KEEP_TOLD = 8 * 86400.0  # seconds that lines stay in the outbox; longer than anything is gathered again
+KEEP_UNTOLD = 90 * 86400.0
 PAGE = 1000  # rows in one query
 
 

@@ -24,7 +24,11 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     Settings,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.text import printable
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.show.gather import Gatherer
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.show.gather import (
+    KEEP_TOLD,
+    KEEP_UNTOLD,
+    Gatherer,
+)
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.show.ledger_session import LedgerSession
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.show.lines import micros
 
@@ -32,8 +36,6 @@ SINK = "loki"
 JOB_LABEL = "job-recovery"
 MAX_ENTRIES = 500  # in one push
 MAX_BYTES = 1000000  # of text in one push; Loki takes 4 MB
-KEEP_TOLD = 8 * 86400.0  # seconds; longer than anything is gathered again
-KEEP_UNTOLD = 90 * 86400.0
 _EXPIRE_EVERY = 3600.0
 _log = logging.getLogger("job_recovery.reporter-loki")
 

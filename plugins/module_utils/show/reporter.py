@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import signal
 import threading
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import Settings, load
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.source import Beats, Outage
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.show.loki_outbox import LokiOutbox
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.show.notifier import Notifier
 
 PREFIX = "reporter-"
 _END = 10.0  # seconds that the workers have to end when the service is stopped
@@ -57,7 +59,10 @@ class Worker:
     make: Callable[[], Looker]
 
 
-WORKERS: tuple[Worker, ...] = (Worker("loki", lambda settings: bool(settings.loki.url), LokiOutbox),)
+WORKERS: tuple[Worker, ...] = (
+    Worker("loki", lambda settings: bool(settings.loki.url), LokiOutbox),
+    Worker("notify", lambda settings: bool(settings.notify.tasks), Notifier),
+)
 
 
 def expected(settings: Settings, workers: Sequence[Worker] = WORKERS) -> list[str]:
@@ -118,6 +123,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser = argparse.ArgumentParser(description="Tell others what the recovery did.")
     parser.add_argument("--settings", help="settings file (default: the controller's own)")
     options = parser.parse_args(argv)
+    if options.settings:  # for the playbooks that a worker runs
+        os.environ["JOB_RECOVERY_SETTINGS"] = os.path.abspath(options.settings)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     stop = threading.Event()
 

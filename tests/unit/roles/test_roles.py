@@ -72,7 +72,8 @@ def test_the_defaults_of_roles_and_code_are_the_same():
     nodes = dataclasses.replace(coded.nodes, key_file=made.nodes.key_file)  # files that the installer makes
     power = dataclasses.replace(coded.power, credentials_file=made.power.credentials_file)
     assert (made.nodes, made.power) == (nodes, power)
-    for part in ("mode", "jobs", "job_ends", "stop_file", "state_dir", "slurm", "agents", "ledger", "limits", "loki"):
+    plain = ("mode", "jobs", "job_ends", "stop_file", "state_dir")
+    for part in (*plain, "slurm", "agents", "ledger", "limits", "loki", "notify"):
         assert getattr(made, part) == getattr(coded, part)
 
 

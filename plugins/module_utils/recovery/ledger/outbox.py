@@ -65,10 +65,16 @@ class Outbox:
                 [clip(trouble, 200), *numbers],
             )
 
-    def again(self, number: int, seconds: float, trouble: str = "") -> None:
-        """Count a try, and let it be told in so many seconds (the earliest) unless its end is written before."""
+    def again(self, number: int, seconds: float) -> None:
+        """Count a try that begins now; unless its end is written before, there is another in so many seconds."""
         self._db.write(
-            "UPDATE outbox SET tries = tries + 1, due_at = " + NOW + " + %s, trouble = %s WHERE id = %s",
+            "UPDATE outbox SET tries = tries + 1, due_at = " + NOW + " + %s WHERE id = %s", (seconds, number)
+        )
+
+    def postpone(self, number: int, seconds: float, trouble: str) -> None:
+        """A try came to nothing: there is another in so many seconds."""
+        self._db.write(
+            "UPDATE outbox SET due_at = " + NOW + " + %s, trouble = %s WHERE id = %s",
             (seconds, clip(trouble, 200), number),
         )
 

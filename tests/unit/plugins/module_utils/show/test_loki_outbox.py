@@ -252,5 +252,5 @@ def test_old_lines_leave_the_outbox(store: Store) -> None:
     now = time.time()
     outbox.put([("x:%d" % days, now - days * 86400, "fault", "", "{}") for days in (1, 9, 91)])
     outbox.end([row["id"] for row in outbox.waiting(10) if row["ref"] in ("x:1", "x:9")])
-    assert outbox.expire(loki_outbox.KEEP_TOLD, loki_outbox.KEEP_UNTOLD) == 2
+    assert outbox.expire(gather.KEEP_TOLD, gather.KEEP_UNTOLD) == 2
     assert store.database.value("SELECT GROUP_CONCAT(ref) AS refs FROM outbox") == "x:1"
