@@ -34,9 +34,13 @@ _SEVERITIES = (
     ("Machine check events logged", NONFATAL, IGNORE),
     ("Machine check: ", FATAL, DRAIN_AND_REPORT),
 )
-_EDAC = re.compile(r"EDAC (?:\w{1,20} )?MC(\d{1,3}): (?:(\d{1,9}) )?(CE|UE)\b(?:.{0,120} on (\S{1,80}))?", re.ASCII)
+_EDAC = re.compile(
+    r"EDAC (?:\w{1,20} )?MC(\d{1,3}): (?:(\d{1,9}) )?(CE|UE) (?:page 0x|(?:[\w -]{1,80} )?on ([^(\[:]{1,80}) \()",
+    re.ASCII,
+)
 _MEMORY_FAILURE = re.compile(r"Memory failure: 0x[0-9a-f]{1,16}: (?:Killing (.{1,32}):(\d{1,10}) |.*)", re.ASCII)
 _HOT = re.compile(r"(?:mce: )?CPU(\d{1,5}): (Core|Package) temperature above threshold", re.ASCII)
+_CRITICAL = re.compile(r"thermal thermal_zone\d{1,3}: (?:[\w-]{1,32}: )?critical temperature reached", re.ASCII)
 _PCI = re.compile(r"[\w-]{2,32} [0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f](?: [\w-]{1,32})?: (.*)", re.ASCII)
 _RECEIVED = re.compile(r"(?:received: |received from )(\S{1,40})")
 
@@ -85,7 +89,7 @@ def memory_failure(text: str) -> Optional[Sign]:
 
 def thermal(text: str) -> Optional[Sign]:
     """Throttling is told; a machine that is about to switch itself off is taken out of service."""
-    if "critical temperature reached" in text and text.startswith(("thermal ", "ACPI: ", "acpi ")):
+    if _CRITICAL.match(text):
         return sign("thermal", "thermal", HARDWARE, DRAIN_AND_REPORT, severity=FATAL)
     match = _HOT.match(text)
     if match:

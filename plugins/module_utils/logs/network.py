@@ -15,6 +15,7 @@ _DRIVER = re.compile(
     r"([a-z][\w-]{1,20}) ([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f])(?:[ :] ?([\w.-]{1,32}))?: (.*)", re.ASCII
 )
 _DOWN = ("Link down", "Link Down", "NIC Link is Down", "link is down", "link down")
+_PORT_DOWN = re.compile(r"Port: \d{1,3} Link DOWN", re.ASCII)
 _CABLE = ("Cable unplugged", "Cable error")
 _INFINIBAND = ("mlx4", "mlx5", "hfi1", "qib", "ib_", "mthca")
 _BAD = ("device's health compromised", "handling bad device here", "Fatal error", "assert_var[0]")
@@ -29,7 +30,7 @@ def link(text: str) -> Optional[Sign]:
     if not match:
         return None
     driver, address, name, said = match.groups()
-    if not (said.startswith(_DOWN) or any(words in said for words in _CABLE)):
+    if not (said.startswith(_DOWN) or _PORT_DOWN.match(said) or any(words in said for words in _CABLE)):
         return None
     infiniband = driver.startswith(_INFINIBAND)
     return sign(

@@ -34,6 +34,11 @@ _UNIT = re.compile(
     r"(?:^|, | )([A-Z][A-Z0-9_/]{2,40}) {1,8}(Fatal|Nonfatal|Non-fatal)\b([^(]{0,60})(?:\(([0-9a-fx, ]{1,120}))?"
 )
 _LINK = re.compile(r"\blink (-?\d{1,3}) ?\(([0-9a-fx, ]{1,120})\)", re.IGNORECASE)
+_FALLEN = re.compile(
+    r"NVRM: (?:GPU [0-9a-f:.]{7,20}: GPU has |(?:The NVIDIA GPU [0-9a-f:.]{7,20} )?(?:\(PCI ID: [0-9a-f:]{9}\) )?"
+    r"(?:installed in this system has )?)fallen off the bus",
+    re.IGNORECASE,
+)
 _DAY = 86400.0
 _NVLINK5 = range(144, 151)
 
@@ -79,13 +84,14 @@ class Nvidia:
         return entry.verdict, entry.action
 
     def _without_number(self, text: str) -> Optional[Sign]:
-        for words, make in _WITHOUT_NUMBER:
-            if words in text:
-                return make(pci_address(text))
+        for pattern, make in _WITHOUT_NUMBER:
+            match = pattern.match(text)
+            if match:
+                return make(pci_address(match.group()))
         # Three lines, of which only the first names the GPU and only the last says what is wrong.
-        if text.startswith("NVRM: The NVIDIA GPU "):
+        if text.startswith("NVRM: The NVIDIA GPU ") and "fallen off" not in text:
             self._named = pci_address(text)
-        elif "fallen off the bus" in text:
+        elif _FALLEN.match(text):
             device, self._named = pci_address(text) or self._named, ""
             return sign("xid79", "xid", HARDWARE, self.entries.xid(79).action, device=device, adds=0)
         return None
@@ -170,7 +176,7 @@ def _mismatch(device: str) -> Sign:
 
 
 _WITHOUT_NUMBER = (
-    ("global fatal error", _global_fatal),
-    ("RmInitAdapter failed", _no_init),
-    ("API mismatch", _mismatch),
+    (re.compile(r"NVRM: (?:GPU\d{1,3} )?nvGpuOpsReportFatalError: uvm encountered global fatal error"), _global_fatal),
+    (re.compile(r"NVRM: (?:GPU [0-9a-f:.]{1,20}: )?RmInitAdapter failed!"), _no_init),
+    (re.compile(r"NVRM: API mismatch: "), _mismatch),
 )

@@ -36,7 +36,11 @@ _NVME_GONE = (
 )
 _NVME_TROUBLE = ("timeout, ", "controller is down; will reset", "Abort status", "resetting controller")
 _EXT4 = re.compile(r"EXT4-fs (error|warning|)\s?\((?:device )?([\w-]{1,32})\): (.*)", re.ASCII)
-_JOURNAL = re.compile(r"(?:Aborting journal on device|JBD2: .{0,60} on) ([\w-]{1,32})", re.ASCII)
+_JOURNAL = re.compile(
+    r"(?:Aborting journal on device|JBD2: Detected IO errors while flushing file data on|"
+    r"JBD2: (?:I/O error when|Error -?\d{1,4} detected when) updating journal superblock for) ([\w-]{1,32})",
+    re.ASCII,
+)
 _XFS = re.compile(r"XFS \(([\w-]{1,32})\): (.*)", re.ASCII)
 _XFS_BROKEN = (
     "Corruption of in-memory data", "Metadata corruption detected", "Metadata CRC error", "log I/O error",
@@ -113,7 +117,7 @@ def _broken_file_system(text: str) -> Optional[tuple[str, bool]]:
     """Device and whether its file system is broken; None where the line tells nothing bad."""
     match = _EXT4.match(text)
     if match:
-        if match.group(1) == "error" or "Remounting filesystem read-only" in match.group(3):
+        if match.group(1) == "error" or match.group(3).startswith("Remounting filesystem read-only"):
             return match.group(2), True
         return (match.group(2), False) if match.group(1) == "warning" else None
     match = _JOURNAL.match(text)

@@ -1,7 +1,12 @@
 # Copyright: mission_control.job_recovery contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Lines of the kernel about itself and about processes: hung tasks, lock-ups, oopses, memory, crashes, lost lines."""
+"""Lines of the kernel about itself and about processes: hung tasks, lock-ups, oopses, memory, crashes, lost lines.
+
+Many of them begin with the name of a process, 15 characters that its user chose, and end with the name of a file.
+So whatever takes a node out of service, here and beside, is known by more than 15 characters, from the start of the
+line and without gaps.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +19,15 @@ from .sign import Sign, sign
 
 _HUNG = re.compile(r"INFO: task (.{1,64}):(\d{1,10}) blocked for more than \d{1,9} seconds", re.ASCII)
 _SOFT_LOCKUP = re.compile(
-    r"(?:watchdog: )?BUG: soft lockup - CPU#(\d{1,5}) stuck for \d{1,9}s! \[(.{1,64}):(\d{1,10})\]", re.ASCII
+    r"(?:NMI )?(?:watchdog: )?BUG: soft lockup - CPU#(\d{1,5}) stuck for \d{1,9}s! \[(.{1,64}):(\d{1,10})\]", re.ASCII
 )
 _HARD_LOCKUP = re.compile(r"(?:NMI )?(?:watchdog: )?Watchdog detected hard LOCKUP on cpu (\d{1,5})", re.ASCII)
-_RCU = re.compile(r"(?:rcu: )?INFO: rcu\w{0,32} (?:self-detected stall|detected (?:expedited )?stalls)")
+_RCU = re.compile(r"(?:rcu: )?INFO: rcu\w{0,32} (?:self-detected stall|detected (?:expedited )?stalls?)")
 _OOPS = re.compile(
-    r"(?:BUG: unable to handle |BUG: kernel NULL pointer|kernel BUG at |Oops: [\w ]{0,40}\[#\d|"
-    r"Oops: general protection fault|general protection fault, probably|Unable to handle kernel |Internal error: )"
+    r"BUG: unable to handle |BUG: kernel NULL pointer|kernel BUG at [\w./-]{1,160}:\d{1,7}!|"
+    r"Oops: (?:general protection fault|[0-9a-f]{4,16} \[#\d{1,4}\] (?:PREEMPT|SMP))|"
+    r"general protection fault(?:, probably|: [0-9a-f]{4} \[#\d)|Unable to handle kernel |Internal error: Oops",
+    re.ASCII,
 )
 _KILLED = re.compile(
     r"(Memory cgroup out of memory|Out of memory)(?: \([\w ]{1,40}\))?: Kill(?:ed)? process (\d{1,10}),? \((.{0,64}?)\)"
@@ -63,6 +70,8 @@ def lockup(text: str) -> Optional[Sign]:
     if soft:
         more = {"device": "cpu" + soft.group(1), "process": soft.group(2), "pid": int(soft.group(3))}
         return sign("soft_lockup", "kernel", PLATFORM, REPORT, **more)
+    if text.startswith("BUG: workqueue lockup - pool "):
+        return sign("workqueue_lockup", "kernel", PLATFORM, REPORT)
     hard = _HARD_LOCKUP.match(text)
     return sign("hard_lockup", "kernel", PLATFORM, REPORT, device="cpu" + hard.group(1)) if hard else None
 

@@ -62,6 +62,38 @@ def test_what_a_program_wrote_is_no_word_of_the_kernel(line: str) -> None:
     assert kernel.read(line) == []
 
 
+FILES = (
+    "global fatal error", "0000:05:00.0 fallen off the bus", "critical temperature reached", "x on y (z", "sda1",
+    "Remounting filesystem read-only", "Sense Key : Medium Error", "timeout, ", "recovery failed",
+)
+LINES = (
+    "%s[71]: segfault at 0 ip 0000000000401136 sp 00007ffd00000000 error 4 in %s[400000+1000]",
+    "%s invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0 %s",
+    "%s: page allocation failure: order:4, mode:0x40dc0(GFP_KERNEL|__GFP_COMP),nodemask=(null),cpuset=%s",
+    "traps: %s[71] trap invalid opcode ip:401136 sp:7ffd00000000 error:0 in %s[400000+1000]",
+    "INFO: task %s:71 blocked for more than 120 seconds. %s",
+    "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,task_memcg=/a,task=%s,pid=71,uid=1000 %s",
+)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "NVRM: x", "NVRM: Xid (PCI:", "NVRM: GPU", "NVRM: fallen of", "kernel BUG at ", "Oops: 0000 [#1]",
+        "EDAC MC0: UE", "EDAC MC0: UE on", "EDAC MC0: UE x ", "thermal x", "thermal thermal", "EXT4-fs (sda): ",
+        "XFS (sda): log ", "JBD2: x", "JBD2: x on sda", "nvme nvme0: ", "nvme0n1: ", "sd 0:0:0:0: [sd", "BUG: x",
+        "Kernel panic", "mce: [Hardware", "{1}[Hardware Er", "Memory failure:", "ab 0000:05:00.0", "SXid (",
+        "BTRFS error (de",
+    ],
+)
+def test_no_name_of_a_process_or_a_file_reaches_a_node(name: str) -> None:
+    """Both are the user's, and the kernel writes them as they are."""
+    for line in LINES:
+        for file in FILES:
+            for found in kernel.read(line % (name[:15], file)):
+                assert found.action in ("report", "ignore", "restart_app"), found
+
+
 def test_a_fault_is_told_at_once_and_its_burst_at_the_end() -> None:
     log = kernel.KernelLog()
     (first,) = log.feed(XID % "31, pid=7, name=python, Ch 00000008", at=1000.0)
