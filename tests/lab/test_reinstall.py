@@ -1,0 +1,103 @@
+# Copyright: mission_control.job_recovery contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Uninstalled, nothing of recovery is left but its ledger; an installation that its time ended goes on, to the end.
+
+Into an image as well: a folder on the head node with a real Python in it, which `chroot` runs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+
+import pytest
+from controller import Ended, on_head
+from joblab import kubernetes
+from joblab.instance import HOSTS, NODES
+
+IMAGE = "/srv/image"
+# enough of a system for the helper: Python, what it is linked with, slurmd's unit, and /proc, as a node has it
+_MAKE_IMAGE = f"""
+set -e
+mkdir -p {IMAGE}/usr/bin {IMAGE}/usr/local/sbin {IMAGE}/usr/local/lib {IMAGE}/usr/lib/systemd/system
+mkdir -p {IMAGE}/etc/tmpfiles.d {IMAGE}/root/.ssh {IMAGE}/proc
+ln -s usr/lib {IMAGE}/lib
+ln -s usr/lib64 {IMAGE}/lib64
+python=$(readlink -f /usr/bin/python3)
+cp "$python" {IMAGE}/usr/bin/python3
+cp -a --parents "/usr/lib/${{python##*/}}" {IMAGE}
+for file in $(ldd "$python" | grep -o '/[^ ]*'); do
+    cp -L --parents "$(readlink -f "$(dirname "$file")")/$(basename "$file")" {IMAGE}
+done
+printf '[Unit]\\nAfter=network.target\\n' > {IMAGE}/usr/lib/systemd/system/slurmd.service
+mount -t proc proc {IMAGE}/proc
+"""
+_REMOVE_IMAGE = f"umount {IMAGE}/proc 2>/dev/null; rm -rf --one-file-system {IMAGE}"
+#: Everything of ours by its name. The database stays, and so do logs and what other programs keep of us.
+_LEFT = (
+    "find / -xdev \\( -path /proc -o -path /sys -o -path /var/lib/mysql -o -path /var/log -o -path /opt/lab \\) -prune "
+    "-o \\( -iname '*job-recovery*' -o -iname '*job_recovery*' \\) -print; "
+    "getent passwd job-recovery; getent group job-recovery; grep -l job-recovery@ /root/.ssh/authorized_keys; true"
+)
+
+
+def play(cluster, name: str, **variables: object) -> Ended:
+    """Run a playbook of the collection as an administrator does."""
+    lab = cluster.instance
+    inventories = (lab.inventory, lab.checkout / "inventory/lab")
+    argv = ["ansible-playbook", *(f"--inventory={one}" for one in inventories), "--extra-vars", json.dumps(variables)]
+    argv += [f"mission_control.job_recovery.{name}"]
+    plain = {**os.environ, "ANSIBLE_FORCE_COLOR": "false", "ANSIBLE_NOCOLOR": "true"}
+    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=400, env=plain)
+    return Ended(done.returncode, done.stdout + done.stderr)
+
+
+def objects(cluster) -> set[str]:
+    """What in Kubernetes has no namespace and an installation could touch."""
+    kinds = "namespaces,customresourcedefinitions,clusterroles,clusterrolebindings,validatingadmissionpolicies"
+    return set(kubernetes.kubectl(cluster.instance, ["get", kinds, "-o", "name"]).stdout.split())
+
+
+def rows(cluster) -> int:
+    return int(cluster.head("mariadb -N -e 'SELECT COUNT(*) FROM incidents' job_recovery"))
+
+
+@pytest.fixture
+def image(whole_cluster):
+    """The folder of an image; gone afterwards."""
+    whole_cluster.head(_REMOVE_IMAGE)
+    whole_cluster.head(_MAKE_IMAGE, timeout=60)
+    yield {"node_agent_images": [IMAGE]}
+    whole_cluster.head(_REMOVE_IMAGE)
+
+
+def test_removed_begun_and_installed_again(whole_cluster, image):
+    cluster = whole_cluster
+    before, kept = objects(cluster), rows(cluster)
+    ours = {one for one in before if "job-recovery" in one}
+    assert ours
+    removed = play(cluster, "uninstall", **image)
+    assert removed.rc == 0, removed.output[-4000:]
+    for host in HOSTS:
+        assert cluster.on(host, _LEFT, timeout=60) == "", host
+    for kind in ("user", "account"):
+        assert cluster.head(f"sacctmgr -n -P show {kind} name=job-recovery") == "", kind
+    assert before - objects(cluster) == ours, "others' things are kept"
+    assert not {one for one in objects(cluster) if "job-recovery" in one}
+    assert rows(cluster) == kept
+
+    begun = play(cluster, "site", job_recovery_install_timeout=25, **image)
+    assert begun.rc != 0, begun.output[-4000:]
+    assert "Timed out after" in begun.output or "the time is over" in begun.output, begun.output[-4000:]
+    assert "of 0.4 minutes used" in begun.output, begun.output[-4000:]
+
+    whole = play(cluster, "site", **image)
+    assert whole.rc == 0, whole.output[-4000:]
+    assert on_head(cluster, ["job-recovery", "status"]).rc == 0
+    assert objects(cluster) == before
+    assert rows(cluster) >= kept
+    probe = json.loads(cluster.head(f"chroot {IMAGE} /usr/local/sbin/job-recovery-node probe").splitlines()[-1])
+    assert probe["ok"] is True, probe
+    assert len(NODES) == int(cluster.head("mariadb -N -e 'SELECT COUNT(*) FROM machines' job_recovery"))
