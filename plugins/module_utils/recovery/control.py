@@ -66,7 +66,12 @@ def main(argv: Optional[Sequence[str]] = None, out: Optional[TextIO] = None) -> 
     options = _parser().parse_args(argv)
     out = out or sys.stdout
     try:
-        return _COMMANDS[options.command](load(options.settings), options, out)
+        code = _COMMANDS[options.command](load(options.settings), options, out)
+        out.flush()
+        return code
+    except BrokenPipeError:  # whoever reads has seen enough, as `head` has
+        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())  # or Python complains when it flushes at its end
+        return TROUBLE
     except RecoveryError as exc:
         sys.stderr.write("job-recovery: %s\n" % printable(str(exc)))
         return TROUBLE

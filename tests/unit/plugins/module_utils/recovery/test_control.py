@@ -66,6 +66,15 @@ def run(path: str, *words: str) -> tuple[int, str]:
     return rc, out.getvalue()
 
 
+@pytest.mark.usefixtures("store")
+def test_a_reader_that_has_seen_enough_gets_no_traceback(path: str, capfd: pytest.CaptureFixture[str]) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w", encoding="utf-8") as out:
+        assert control.main(["--settings", path, "status"], out) == control.TROUBLE
+    assert capfd.readouterr().err == ""
+
+
 def test_stop_and_resume(path: str, store: Store) -> None:
     settings = load(path)
     assert stop.stopped(settings, store) == ""
