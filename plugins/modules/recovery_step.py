@@ -38,6 +38,7 @@ options:
       - power_on
       - await_boot
       - await_job_end
+      - diagnose
       - end_orphans
       - clean_spool
       - verify

@@ -113,7 +113,7 @@ def suspects(memory: Memory, most: int) -> tuple[str, ...]:
 def sentence(fault_kind: str, memory: Memory) -> str:
     """What was done, for the job's user: only words of ours and of Slurm's, and names of nodes."""
     if memory.get("tell"):
-        return _short(str(memory["tell"]))
+        return _short(str(memory["tell"]) + _log_says(memory))
     words = {
         "requeued": "requeued",
         "released": "released",
@@ -131,7 +131,17 @@ def sentence(fault_kind: str, memory: Memory) -> str:
         words += " after %s" % _end(run) + (" on %s" % run["nodes"] if run.get("nodes") else "")
     if memory.get("excluded"):
         words += "; kept off %s" % memory["excluded"]
-    return _short(words)
+    return _short(words + _log_says(memory))
+
+
+def _log_says(memory: Memory) -> str:
+    """What its log tells of why the job failed: our word for the fault, never the user's text."""
+    told = memory.get("diagnosis") or {}
+    if not told or told.get("why") == "nothing_found":
+        return ""
+    rank = "" if told.get("rank") is None else " of rank %d" % told["rank"]
+    whose = "" if told.get("verdict") == "unknown" else ", %s" % told["verdict"]
+    return "; its log tells of %s%s%s" % (str(told["why"]).replace("_", " "), rank, whose)
 
 
 def _end(run: Memory) -> str:

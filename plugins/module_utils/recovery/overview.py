@@ -29,6 +29,7 @@ _NO_ACTS = (
     plans.SAVE_EVIDENCE,
     plans.AWAIT_BOOT,
     plans.AWAIT_JOB_END,
+    plans.DIAGNOSE,
     plans.VERIFY,
     plans.TELL,
     plans.CONFIRM,

@@ -22,6 +22,7 @@ FREE_JOBS = "free_jobs"
 POWER_ON = "power_on"
 AWAIT_BOOT = "await_boot"
 AWAIT_JOB_END = "await_job_end"
+DIAGNOSE = "diagnose"
 END_ORPHANS = "end_orphans"
 CLEAN_SPOOL = "clean_spool"
 VERIFY = "verify"
@@ -47,6 +48,7 @@ ORDER: tuple[str, ...] = (
     POWER_ON,  # BMC: On
     AWAIT_BOOT,  # a new boot ID, registered with its scheduler after the boot
     AWAIT_JOB_END,  # the job is not RUNNING and not COMPLETING
+    DIAGNOSE,  # what the job's log says, for its user and for people
     END_ORPHANS,  # no process of the job is left on any of its nodes
     CLEAN_SPOOL,  # nothing of ended steps is left in the slurmd spool
     VERIFY,  # configured resources, the site's health command
@@ -105,9 +107,9 @@ PLANS: dict[str, tuple[str, ...]] = {
     "return_node": (DRAIN, CORDON, FREE_JOBS, AWAIT_BOOT, CLEAN_SPOOL, VERIFY, UNCORDON, RESUME, CONFIRM),
     "clean_spool": (DRAIN, AWAIT_DRAINED, CLEAN_SPOOL, VERIFY, RESUME, CONFIRM),
     "quarantine_node": (DRAIN, CORDON, SAVE_EVIDENCE),
-    "requeue_job": (AWAIT_JOB_END, END_ORPHANS, CLEAN_SPOOL, REQUEUE, TELL, CONFIRM),
-    "release_successor": (AWAIT_JOB_END, END_ORPHANS, CLEAN_SPOOL, RELEASE_SUCCESSOR, TELL, CONFIRM),
-    "tell_user": (TELL,),
+    "requeue_job": (AWAIT_JOB_END, DIAGNOSE, END_ORPHANS, CLEAN_SPOOL, REQUEUE, TELL, CONFIRM),
+    "release_successor": (AWAIT_JOB_END, DIAGNOSE, END_ORPHANS, CLEAN_SPOOL, RELEASE_SUCCESSOR, TELL, CONFIRM),
+    "tell_user": (DIAGNOSE, TELL),
     "rerun_kubernetes_job": (RERUN, CONFIRM),
 }
 

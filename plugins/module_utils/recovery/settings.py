@@ -168,6 +168,7 @@ class NodeSettings:
     health_command: str = ""  # a path on the node that exits 0 when the node is fit; empty: none
     reboot_by: str = HELPER  # who reboots a node that is alive: HELPER (over SSH), or SLURM (`scontrol reboot`)
     evidence_kib: int = 256  # of the kernel's log that are saved before a reboot; 0: nothing is
+    job_log_kib: int = 512  # of an ended job's log that are read before it is requeued; 0: none
     evidence_incidents: int = 500  # whose evidence is kept, the newest
 
 

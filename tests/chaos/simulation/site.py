@@ -110,7 +110,7 @@ class Site:
         settings = Settings(
             cluster="lab", mode="act", stop_file=str(state_dir / "STOP"), state_dir=str(state_dir),
             scope=Scope(partitions=("main",)), ledger=self.ledger.settings, limits=self._limits,
-            nodes=NodeSettings(evidence_kib=0),
+            nodes=NodeSettings(evidence_kib=0, job_log_kib=0),
         )  # fmt: skip
         return Controller(name, settings, self)
 

@@ -15,7 +15,8 @@ What steps remember for later ones (an incident's memory):
 | `loss`                                    | rerun        | rerun itself: what the pods told while they were there |
 | `evicting_since`                          | await_drained | its own deadline for pods                            |
 | `reboot_at`, `power_off_at`, `power_on_at`| reboot, fence, power_on | the timeline                               |
-| `evidence`                                | save_evidence, verify | people: the folder on the controller         |
+| `diagnosis`                               | diagnose     | tell                                                  |
+| `evidence`                                | save_evidence, verify, diagnose | people: the folder         |
 | `power_off_proved`                        | fence, power_on | down, release_pods, free_jobs                      |
 | `new_boot_id`                             | await_boot   | later steps, which act on this boot only              |
 | `restart_count`, `rerun_as`               | requeue, rerun | confirm                                             |
@@ -37,6 +38,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.clean_spool import CleanSpool
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.confirm import Confirm
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.cordon import Cordon
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.diagnose import Diagnose
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.down import Down
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.drain import Drain
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.end_orphans import EndOrphans
@@ -72,6 +74,7 @@ STEPS: dict[str, Step] = {
         CleanSpool(),
         Confirm(),
         Cordon(),
+        Diagnose(),
         Down(),
         Drain(),
         EndOrphans(),

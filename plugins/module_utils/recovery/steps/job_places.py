@@ -112,15 +112,25 @@ def _names_of(record: AccountingRecord) -> set[str]:
 
 
 def _with_addresses(found: Mapping[int, Places], tools: Tools) -> dict[int, Places]:
-    names = sorted({name for places in found.values() for name in places.addresses})
-    known = {name: machine.ssh_address for name, machine in tools.machines(names).items() if machine.ssh_address}
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        known.update((node.name, node.address or node.name) for node in tools.slurm.nodes(unknown, missing_ok=True))
+    known = addresses_of({name for places in found.values() for name in places.addresses}, tools)
     return {
         incident: replace(places, addresses={name: known.get(name, "") for name in places.addresses})
         for incident, places in found.items()
     }
+
+
+def addresses_of(names: Iterable[str], tools: Tools) -> dict[str, str]:
+    """By node name the SSH address that the ledger has, else Slurm's NodeAddr; without nodes that neither knows.
+
+    Raises:
+        RecoveryError: Slurm cannot be read.
+    """
+    wanted = sorted(set(names))
+    known = {name: machine.ssh_address for name, machine in tools.machines(wanted).items() if machine.ssh_address}
+    unknown = [name for name in wanted if name not in known]
+    if unknown:
+        known.update((node.name, node.address or node.name) for node in tools.slurm.nodes(unknown, missing_ok=True))
+    return known
 
 
 def ask_places(
