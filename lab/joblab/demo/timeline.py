@@ -23,6 +23,7 @@ _LABELS = {
     "power_on": "powered on",
     "await_boot": "new boot proved, registered",
     "await_job_end": "job is off its nodes",
+    "diagnose": "its log is read",
     "end_orphans": "no process of the job is left",
     "clean_spool": "spool clean",
     "verify": "verified",

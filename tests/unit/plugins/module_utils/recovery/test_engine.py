@@ -662,7 +662,7 @@ def test_a_job_that_fails_the_same_way_elsewhere_is_told_and_left(engine: Engine
     engine.run(engine.claim(job_fault("7")))
     engine.world.job_list["7"] = failed_job(nodes=("node2",), exit_code="1:0", restart_count=1)
     claimed = engine.claim(job_fault("7"))
-    assert claimed["steps"] == ["tell"]
+    assert claimed["steps"] == list(plans.PLANS["tell_user"])
     engine.run(claimed)
     found = store.incidents.get(claimed["incidents"][0]["incident"])
     assert found is not None
