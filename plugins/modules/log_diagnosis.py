@@ -16,7 +16,7 @@ description:
   - The verdict is V(hardware), V(platform) (the cluster, its network, file systems or drivers), V(application) or
     V(unknown). Unknown is an answer.
   - A job's log is its user's text and proves nothing about a node, so no action that takes a node out of service
-    follows from it.
+    follows from it. Only lines of the kernel's log can (Xids and SXids of GPUs, machine checks, disks, memory, links).
   - Of NCCL time-outs, which appear on all ranks, it names the rank that the others waited for, where the log tells it.
 options:
   text:
@@ -33,6 +33,13 @@ options:
         not go himself. Another than the one who runs the module wants root.
       - Without it the user who runs the module.
     type: str
+  source:
+    description:
+      - What the log is. V(any) reads lines of both kinds wherever they stand. Say V(job) of a log that a user wrote and
+        that is not to be believed about the node.
+    type: str
+    choices: [any, job, kernel]
+    default: any
   max_bytes:
     description: How much is read, counted from the end; 2 MiB at most.
     type: int
@@ -52,6 +59,7 @@ EXAMPLES = r"""
   mission_control.job_recovery.log_diagnosis:
     path: /home/alice/slurm-4711.out
     user: alice
+    source: job
   become: true
   register: log
 
@@ -63,6 +71,11 @@ EXAMPLES = r"""
   mission_control.job_recovery.log_diagnosis:
     text: |
       RuntimeError: CUDA error: uncorrectable ECC error encountered
+
+- name: Ask what the kernel says
+  mission_control.job_recovery.log_diagnosis:
+    text: "NVRM: Xid (PCI:0000:05:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+    source: kernel
 """
 
 RETURN = r"""
@@ -72,12 +85,16 @@ verdict:
   type: str
   sample: application
 action:
-  description: One of V(ignore), V(report) and V(restart_app).
+  description: >-
+    One of V(ignore), V(report), V(restart_app), and where the kernel's log says so V(reset_gpu), V(reboot) and
+    V(drain_and_report).
   returned: success
   type: str
   sample: restart_app
 why:
-  description: The code of the fault that decided; V(nothing_found) where no line tells of a fault.
+  description: >-
+    The code of the fault that decided; V(kernel_log) where the kernel's log proves that hardware failed,
+    V(nothing_found) where no line tells of a fault.
   returned: success
   type: str
   sample: segfault

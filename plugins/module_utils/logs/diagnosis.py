@@ -17,15 +17,18 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.error
     TimedOut,
     Unreadable,
 )
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.logs import jobs, reading, verdict
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.logs import jobs, kernel, reading, verdict
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.logs.model import Diagnosis
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.node import user_file
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.node.answer import Refusal
+
+ANY, JOB, KERNEL = "any", "job", "kernel"
 
 SPEC: dict[str, Any] = {
     "argument_spec": {
         "text": {"type": "str"},
         "path": {"type": "path"},
+        "source": {"type": "str", "choices": [ANY, JOB, KERNEL], "default": ANY},
         "user": {"type": "str"},
         "max_bytes": {"type": "int", "default": reading.MAX_BYTES},
         "timeout": {"type": "float", "default": 10.0},
@@ -50,11 +53,19 @@ def run(params: dict[str, Any], _check_mode: bool) -> dict[str, Any]:
     if params["timeout"] <= 0:
         raise BadInput("timeout must be more than 0 seconds")
     if params["path"] is None:
-        text = params["text"][-params["max_bytes"] :]
-        return {"changed": False, **as_dict(verdict.diagnose(jobs.findings(text)))}
+        return {"changed": False, **as_dict(diagnose(params["text"][-params["max_bytes"] :], params["source"]))}
     end = _tail(params["path"], _uid(params["user"]), params["max_bytes"], params["timeout"])
-    diagnosis = verdict.diagnose(jobs.findings(reading.text_of(end.content, end.size)))
-    return {"changed": False, **as_dict(diagnosis), "size": end.size, "modified": end.modified}
+    told = as_dict(diagnose(reading.text_of(end.content, end.size), params["source"]))
+    return {"changed": False, **told, "size": end.size, "modified": end.modified}
+
+
+def diagnose(text: str, source: str) -> Diagnosis:
+    """What a text says, read as a job's log, as a kernel's, or as both; what the kernel's reader knows is its."""
+    of_kernel = kernel.read(text) if source != JOB else []
+    of_job = jobs.findings(text) if source != KERNEL else ()
+    taken = {number for one in of_kernel for number, dummy in one.lines}
+    left = [one for one in of_job if not taken.issuperset(number for number, dummy in one.lines)]
+    return verdict.diagnose(left, of_kernel)
 
 
 def as_dict(diagnosis: Diagnosis) -> dict[str, Any]:

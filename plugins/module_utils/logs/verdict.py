@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Iterable, Optional, Sequence
 
 from .model import (
+    ACTIONS,
     APPLICATION,
     DRAIN_AND_REPORT,
     FATAL,
@@ -47,14 +48,18 @@ def diagnose(
         ended: when the job ended, in seconds since the epoch; kernel findings further away than `window` are left out,
             and those without a time. None: the kernel findings are known to belong to the job.
     """
-    proofs = [one for one in kernel if _is_proof(one) and _in_window(one, ended, window)]
+    near = [one for one in kernel if _in_window(one, ended, window)]
+    proofs = [one for one in near if _is_proof(one)]
+    others = [one for one in near if not _is_proof(one)]
     ordered = sorted(enumerate(found), key=_rank_of)
     chosen = ordered[0][1] if ordered else None
     own = BY_CODE.get(chosen.code) if chosen is not None else None
-    rest = tuple(one for dummy, one in ordered)
+    rest = (*(one for dummy, one in ordered), *others)
     if proofs and (own is None or own.by_hardware or own.weight >= Weight.OPEN):
         action = firmest(one.action for one in proofs)
         return Diagnosis(HARDWARE, action, (*proofs, *rest), "kernel_log")
+    if chosen is None:
+        chosen = max(others, key=_firmness, default=None)
     if chosen is None:
         return Diagnosis(UNKNOWN, IGNORE, (), "nothing_found")
     if chosen.verdict == UNKNOWN:
@@ -67,6 +72,10 @@ def _rank_of(numbered: tuple[int, Finding]) -> tuple[int, int, int]:
     row = BY_CODE.get(one.code)
     first = one.lines[0][0] if one.lines else 0
     return (int(row.weight) if row else int(Weight.OPEN), first, position)
+
+
+def _firmness(one: Finding) -> tuple[bool, int]:
+    return (one.verdict != UNKNOWN, ACTIONS.index(one.action))
 
 
 def _is_proof(one: Finding) -> bool:

@@ -42,7 +42,8 @@ def test_text(content: bytes, size: int, text: str) -> None:
 
 
 def _run(**params: Any) -> dict[str, Any]:
-    usual = {"text": None, "path": None, "user": None, "max_bytes": reading.MAX_BYTES, "timeout": 5.0}
+    limits = {"max_bytes": reading.MAX_BYTES, "timeout": 5.0}
+    usual = {"text": None, "path": None, "user": None, "source": "any", **limits}
     return diagnosis.run({**usual, **params}, False)
 
 
@@ -52,6 +53,31 @@ def test_of_a_text() -> None:
     assert told["findings"][0]["lines"] == [
         {"number": 2, "text": "RuntimeError: CUDA error: uncorrectable ECC error encountered"}
     ]
+
+
+XID79 = "NVRM: Xid (PCI:0000:05:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+XID31 = "NVRM: Xid (PCI:0000:00:07): 31, pid=2512125, name=python3.10, Ch 00000008, intr 00000000. MMU Fault: ENGINE"
+
+
+@pytest.mark.parametrize(
+    ("text", "source", "verdict", "why", "codes"),
+    [
+        (XID79, "any", "hardware", "kernel_log", ["xid79"]),
+        (XID79, "kernel", "hardware", "kernel_log", ["xid79"]),
+        (XID79, "job", "hardware", "gpu_lost", ["gpu_lost"]),
+        (XID31, "any", "application", "xid31", ["xid31"]),
+        (XID79 + "\nCUDA error: an illegal memory access was encountered", "any", "hardware", "kernel_log",
+         ["xid79", "cuda_illegal_address"]),
+        (XID31 + "\nCUDA error: an illegal memory access was encountered", "any", "application",
+         "cuda_illegal_address", ["cuda_illegal_address", "xid31"]),
+        ("CUDA error: an illegal memory access was encountered", "kernel", "unknown", "nothing_found", []),
+    ],
+)
+def test_lines_of_the_kernel(text: str, source: str, verdict: str, why: str, codes: list[str]) -> None:
+    told = _run(text=text, source=source)
+    assert (told["verdict"], told["why"], [one["code"] for one in told["findings"]]) == (verdict, why, codes)
+    if source == "job":
+        assert told["action"] == "report"
 
 
 def test_of_the_end_of_a_file(tmp_path: Path) -> None:
