@@ -62,11 +62,14 @@ def _text(data: bytes) -> str:
 
 
 class Ring:
-    """The kernel's own ring, /dev/kmsg."""
+    """The kernel's own ring.
 
-    def __init__(self, path: str, boot_id: str, position: Position) -> None:
-        self._fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        self._boot_id = boot_id
+    Args:
+        fd: of /dev/kmsg, which does not block.
+    """
+
+    def __init__(self, fd: int, boot_id: str, position: Position) -> None:
+        self._fd, self._boot_id = fd, boot_id
         self._poll = select.poll()
         self._poll.register(self._fd, select.POLLIN)
         self._last: Optional[int] = position.number if position.boot_id == boot_id else None
@@ -142,5 +145,6 @@ class File:
 
 def opened(path: str, boot_id: str, position: Position):
     """The log at this path, to be read on from a position: a `Ring` if it is a device, else a `File`."""
-    is_device = path.startswith("/dev/")
-    return (Ring if is_device else File)(path, boot_id, position)
+    if path.startswith("/dev/"):
+        return Ring(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), boot_id, position)
+    return File(path, boot_id, position)

@@ -12,10 +12,12 @@ import importlib.util
 import json
 import os
 import secrets
+import shutil
 import socket
 import subprocess
+import sys
 from pathlib import Path
-from typing import Any, AsyncIterator, Callable, NamedTuple, Optional
+from typing import Any, AsyncIterator, Callable, Iterator, NamedTuple, Optional
 
 import pytest
 import yaml
@@ -351,6 +353,89 @@ async def test_after_a_restart_what_lasts_is_sent_again(
             assert (await made.event())["targets"] == [{"node": "node1"}]
         else:
             await made.nothing()
+
+
+class Node:
+    """The agent of node1 as its unit starts it, from a copy of the folders that the role installs."""
+
+    def __init__(self, site: Site) -> None:
+        self.folder = site.folder / "node1"
+        modules = Path(protocol.__file__).parents[1]
+        for name in ("agent", "logs"):
+            ignore = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(modules / name, self.folder / "lib/job_recovery" / name, ignore=ignore)
+        self.log = self.folder / "kernel.log"
+        told = Config((HEAD,), site.port, os.getuid(), "node1", str(self.log), site.sockets[NODE1])._asdict()
+        (self.folder / "agent.json").write_text(json.dumps(told))
+        (self.folder / "start.py").write_text(
+            "import sys\nsys.path.insert(0, %r)\nfrom job_recovery.agent.service import main\nsys.exit(main(%r))\n"
+            % (str(self.folder / "lib"), str(self.folder / "agent.json"))
+        )
+        self.process: Optional[subprocess.Popen[bytes]] = None
+
+    def start(self) -> None:
+        environment = {"PATH": os.environ["PATH"], "STATE_DIRECTORY": str(self.folder)}
+        argv = [sys.executable, "-IS", str(self.folder / "start.py")]
+        self.process = subprocess.Popen(argv, env=environment, stdout=subprocess.DEVNULL)
+
+    def kernel_says(self, *texts: str) -> None:
+        with self.log.open("a") as handle:
+            handle.write("".join("4,%d,1000,-;%s\n" % (number, text) for number, text in enumerate(texts)))
+
+    def state(self) -> dict[str, Any]:
+        path = self.folder / "state.json"
+        return json.loads(path.read_text()) if path.exists() else {"reports": []}
+
+    def peak_kib(self) -> int:
+        status = Path("/proc/%d/status" % self.process.pid).read_text()
+        return int(status.partition("VmHWM:")[2].split()[0])
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(10)
+
+
+@pytest.fixture
+def node(site: Site) -> Iterator[Node]:
+    made = Node(site)
+    yield made
+    made.kill()
+
+
+async def test_what_the_kernel_says_comes_to_the_ledger(site: Site, node: Node) -> None:
+    node.start()
+    node.kernel_says("usb 1-1: new device", XID79)
+    event = await site.event(60)
+    assert (event["kind"], event["targets"], event["suggested"]) == ("gpu_fault", [{"node": "node1"}], "reboot_node")
+    (kept,) = site.evidence()
+    assert (kept["body"]["code"], kept["body"]["device"], kept["body"]["lines"]) == ("xid79", "0000:05:00", [XID79])
+    assert node.peak_kib() < 30 * 1024
+    node.process.terminate()
+    assert await asyncio.to_thread(node.process.wait, 30) == 0
+
+
+async def test_a_kill_and_a_controller_that_is_away_lose_nothing(
+    site: Site, node: Node, ledger: LedgerSettings
+) -> None:
+    write(site, ledger, unix_socket="/nonexistent/s")
+    node.start()
+    node.kernel_says(XID79)
+    until = asyncio.get_running_loop().time() + 60
+    while not node.state()["reports"]:
+        assert asyncio.get_running_loop().time() < until
+        await asyncio.sleep(0.05)
+    node.kill()
+    node.kernel_says(XID79.replace("0000:05:00", "0000:06:00"))
+    write(site, ledger)
+    await asyncio.sleep(1)
+    node.start()
+    devices = set()
+    while len(devices) < 2:
+        await site.event(90)
+        devices = {kept["body"]["device"] for kept in site.evidence()}
+    assert devices == {"0000:05:00", "0000:06:00"}
+    assert len(site.evidence()) == 2
 
 
 async def test_nobody_listens_without_a_port(ledger: LedgerSettings, tmp_path: Path, sockets: dict[str, str]) -> None:

@@ -102,6 +102,33 @@ def test_an_image_gets_what_a_node_has_and_a_second_time_changes_nothing(site: p
     assert set(image.rglob("*")) == before
 
 
+def test_the_agent_comes_into_an_image_where_it_is_wanted_and_goes_where_not(site: pathlib.Path) -> None:
+    etc = str(site / "etc")
+    given = {"job_recovery_etc": etc, "job_recovery_user": "root", "job_recovery_agent_controllers": ["head1"]}
+    image = site / "image"
+    mine = ("local/sbin/job-recovery-agent", "local/lib/job-recovery/job_recovery/agent/service.py")
+    units = image / "etc/systemd/system"
+    ended = play(site, job_recovery_agent=True, **given)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    told = json.loads((image / etc.lstrip("/") / "agent.json").read_text())
+    assert told == {
+        "controllers": ["head1"], "port": 6838, "controller_uid": 0, "node": "", "kernel_log": "/dev/kmsg",
+        "munge_socket": "",
+    }
+    assert all((image / "usr" / path).exists() for path in mine)
+    assert "CapabilityBoundingSet=CAP_SYSLOG" in (units / "job-recovery-agent.service").read_text()
+    link = units / "multi-user.target.wants/job-recovery-agent.service"
+    assert os.readlink(link) == "/etc/systemd/system/job-recovery-agent.service"
+    again = play(site, job_recovery_agent=True, **given)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "changed=0" in again.stdout
+    without = play(site, **given)
+    assert without.returncode == 0, without.stdout + without.stderr
+    assert not any((image / "usr" / path).exists() for path in mine)
+    assert not link.is_symlink()
+    assert not (image / etc.lstrip("/") / "agent.json").exists()
+
+
 @pytest.mark.parametrize(("file", "text", "said"), [
     ("usr/bin/python3", "3.6\n", "Python 3.9 or newer"),
     ("usr/bin/python3", None, "No such file or directory"),
