@@ -54,7 +54,7 @@ def overview(settings: Settings, store: Store, limit: int = 20) -> dict[str, Any
         "mode": settings.mode,
         "stopped": stop.stopped(settings, store),
         "restored": stop.restored(settings, store),
-        "breaker": {kind: _breaker(settings, store, kind) for kind in (NODE, JOB)},
+        "breaker": {kind: breaker_state(settings, store, kind) for kind in (NODE, JOB)},
         "going_on": [_open(incident) for incident in live if incident.state != ESCALATED],
         "for_a_person": [
             {**_open(incident), "what_to_do": what_to_do(incident)} for incident in live if incident.state == ESCALATED
@@ -101,7 +101,8 @@ def clock(moment: Optional[float]) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment)) if moment else "-"
 
 
-def _breaker(settings: Settings, store: Store, kind: str) -> dict[str, Any]:
+def breaker_state(settings: Settings, store: Store, kind: str) -> dict[str, Any]:
+    """Of the breaker for nodes or jobs: `{failures, limit, broken}`."""
     failures = breaker.failures(store, kind, settings.limits)
     return {
         "failures": failures,

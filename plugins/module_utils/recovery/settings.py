@@ -267,6 +267,13 @@ class NotifySettings:
 
 
 @dataclass(frozen=True)
+class MetricsSettings:
+    """Metrics for Prometheus, served by the reporter."""
+
+    listen: str = ""  # ADDRESS:PORT; empty: nowhere
+
+
+@dataclass(frozen=True)
 class Settings:
     """Everything. `jobs` is `opt_in` or `all`; `mode` is `observe` or `act`."""
 
@@ -286,6 +293,7 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
     loki: LokiSettings = field(default_factory=LokiSettings)
     notify: NotifySettings = field(default_factory=NotifySettings)
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)
 
 
 def load(path: Optional[str] = None) -> Settings:

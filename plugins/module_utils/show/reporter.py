@@ -25,6 +25,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import Settings, load
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.source import Beats, Outage
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.show.loki_outbox import LokiOutbox
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.show.metrics_server import MetricsServer
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.show.notifier import Notifier
 
 PREFIX = "reporter-"
@@ -62,6 +63,7 @@ class Worker:
 WORKERS: tuple[Worker, ...] = (
     Worker("loki", lambda settings: bool(settings.loki.url), LokiOutbox),
     Worker("notify", lambda settings: bool(settings.notify.tasks), Notifier),
+    Worker("metrics", lambda settings: bool(settings.metrics.listen), MetricsServer),
 )
 
 
