@@ -15,12 +15,13 @@ import tempfile
 from pathlib import Path
 
 import kubernetes_source
+import log_diagnosis
 import preflight
 import slurm_source
 from measuring import Benchmark, Outcome, measure, table
 
 BENCHMARKS: tuple[Benchmark, ...] = (
-    *preflight.BENCHMARKS, *slurm_source.BENCHMARKS, *kubernetes_source.BENCHMARKS
+    *preflight.BENCHMARKS, *slurm_source.BENCHMARKS, *kubernetes_source.BENCHMARKS, *log_diagnosis.BENCHMARKS
 )
 
 

@@ -40,6 +40,7 @@ _FALLEN = re.compile(
     re.IGNORECASE,
 )
 _DAY = 86400.0
+_MOST_SEEN = 256  # the same line comes thousands of times in a storm
 _NVLINK5 = range(144, 151)
 
 
@@ -49,12 +50,21 @@ class Nvidia:
 
     entries: catalogue.Catalogue = field(default_factory=lambda: catalogue.DEFAULT)
     _named: str = ""
+    _seen: dict[str, Sign] = field(default_factory=dict)
 
     def xid(self, text: str) -> Optional[Sign]:
         """A line that begins with `NVRM: `."""
+        known = self._seen.get(text)
+        if known is not None:
+            return known
         match = _XID.match(text)
         if not match:
             return self._without_number(text) if text.startswith("NVRM: ") else None
+        if len(self._seen) >= _MOST_SEEN:
+            self._seen.clear()
+        return self._seen.setdefault(text, self._numbered(match))
+
+    def _numbered(self, match: re.Match[str]) -> Sign:
         device, code, rest = pci_device(match.group(1)), int(match.group(2)), match.group(3)
         entry = self.entries.xid(code)
         more: dict[str, object] = {"device": device, **_process(rest)}

@@ -49,6 +49,8 @@ class Message(NamedTuple):
 def parse(line: str) -> Optional[Message]:
     """The kernel's message in one line; None where a program wrote the line."""
     line = line[:MAX_LENGTH]
+    if line.startswith("["):  # the most frequent form by far
+        return _after_level(line)
     record = _KMSG.match(line)
     if record:
         if int(record.group(1)) >= _FIRST_USER_PRIORITY:
@@ -69,6 +71,10 @@ def parse(line: str) -> Optional[Message]:
 
 
 def _after_level(line: str) -> Optional[Message]:
+    rest, uptime = _stamp(line)
+    if uptime is not None:
+        host = _HOST.match(rest) if "kernel: " in rest else None
+        return Message((rest[host.end():] if host else rest).lstrip(), uptime=uptime)
     time = None
     iso = _ISO.match(line)
     syslog = None if iso else _SYSLOG.match(line) or _FULL.match(line)
@@ -82,12 +88,9 @@ def _after_level(line: str) -> Optional[Message]:
     ctime = _CTIME.match(line)
     if ctime:
         line = line[ctime.end():]
-    line, uptime = _stamp(line)
     host = _HOST.match(line)
     if host:
-        line = line[host.end():]
-        if uptime is None:
-            line, uptime = _stamp(line)
+        line, uptime = _stamp(line[host.end():])
     elif wants_host:
         return None
     return Message(line.lstrip(), time, uptime)

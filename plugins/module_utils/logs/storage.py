@@ -25,7 +25,7 @@ _IO_ERROR = re.compile(
 )
 _BUFFER = re.compile(r"(?:Buffer I/O error|[Ll]ost async page write) on (?:dev|device) ([\w-]{1,32})", re.ASCII)
 _SENSE = re.compile(r"sd [\d:]{7,32}: \[(sd[a-z]{1,3})\] .{0,60}Sense Key : (Medium|Hardware) Error", re.ASCII)
-_NVME = re.compile(r"nvme (nvme\d{1,4}|[0-9a-f:.]{7,16}): (.*)", re.ASCII)
+_NVME = re.compile(r"nvme (nvme\d{1,4}): (.*)", re.ASCII)
 _NVME_IO = re.compile(
     r"(nvme\d{1,4})(?:c\d{1,4})?n\d{1,4}: .{0,80}I/O Error \(sct 0x([0-9a-f]) / sc 0x([0-9a-f]{1,2})\)", re.ASCII
 )
