@@ -54,6 +54,8 @@ class Server:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.socket = str(folder / "s")
+        # a server that starts removes all temporary tables that it finds in its folder, also those of another one
+        self._tmpdir = "--tmpdir=%s" % folder
         self._process: Optional[subprocess.Popen[bytes]] = None
 
     def install(self) -> None:
@@ -63,6 +65,7 @@ class Server:
                 _program("mariadb-install-db"),
                 "--no-defaults",
                 "--datadir=%s" % (self.folder / "data"),
+                self._tmpdir,
                 "--auth-root-authentication-method=normal",
                 "--skip-test-db",
                 "--user=%s" % pwd.getpwuid(os.getuid()).pw_name,
@@ -81,6 +84,7 @@ class Server:
                     _program("mariadbd"),
                     "--no-defaults",
                     "--datadir=%s" % (self.folder / "data"),
+                    self._tmpdir,
                     "--socket=%s" % self.socket,
                     "--pid-file=%s" % (self.folder / "pid"),
                     "--skip-networking",
