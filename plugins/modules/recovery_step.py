@@ -30,6 +30,9 @@ options:
       - cordon
       - await_drained
       - save_evidence
+      - stop_gpu_clients
+      - reset_gpu
+      - start_gpu_clients
       - reboot
       - fence
       - down

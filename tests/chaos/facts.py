@@ -26,6 +26,7 @@ class Breakage:
         until: when it was whole again, by itself or by a repair; None: it lasts.
         boots: how many boots of the node belong to it (one: it reboots by itself, or a reboot may repair it).
         fatal: whether jobs on the node may be lost by it, or by its repair.
+        resets: how many resets of the node's GPU belong to it.
     """
 
     at: float
@@ -33,6 +34,7 @@ class Breakage:
     until: Optional[float] = None
     boots: int = 1
     fatal: bool = True
+    resets: int = 0
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,14 @@ class Boot:
     at: float
     node: str
     boot_id: str = ""
+
+
+@dataclass(frozen=True)
+class Reset:
+    """A node's GPU was reset, by its driver's log."""
+
+    at: float
+    node: str
 
 
 @dataclass(frozen=True)
@@ -157,11 +167,13 @@ class Record:
         now: when they were asked, after everything had come to rest.
         allowed: by job how often its user lets it be restarted.
         most_held: how many nodes the recovery may hold at once.
+        stopped_services: nodes on which a service is stopped that ran before and should run.
     """
 
     now: float
     breakages: tuple[Breakage, ...] = ()
     boots: tuple[Boot, ...] = ()
+    resets: tuple[Reset, ...] = ()
     switches: tuple[Switch, ...] = ()
     lives: tuple[Life, ...] = ()
     requeues: tuple[Requeue, ...] = ()
@@ -171,3 +183,4 @@ class Record:
     wishes: tuple[Wish, ...] = ()
     allowed: tuple[tuple[int, int], ...] = ()
     most_held: Optional[int] = None
+    stopped_services: tuple[str, ...] = ()

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import Callable, Iterable, Optional
+from typing import Callable, Iterable, Optional, Union
 
-from .facts import CLOSED, COMPLETED, ESCALATED, KILLED, OPEN, WAITING, Breakage, Hold, Life, Record
+from .facts import CLOSED, COMPLETED, ESCALATED, KILLED, OPEN, WAITING, Boot, Breakage, Hold, Life, Record, Reset
 
 #: Seconds that a deed may come after what allowed it: a repair that began under a fault ends a little later, and an act
 #: that was on its way when the stop was set arrives.
@@ -35,16 +35,40 @@ def check(record: Record) -> list[str]:
 
 def no_node_rebooted_twice(record: Record) -> list[str]:
     """Each boot of a node belongs to a fault of that node, and each fault to as many boots as it excuses."""
+    return _without_excuse(record, record.boots, "booted", _boots_of)
+
+
+def no_gpu_reset_twice(record: Record) -> list[str]:
+    """Each reset of a node's GPU belongs to a fault of it, and each fault to as many resets as it excuses."""
+    return _without_excuse(record, record.resets, "had its GPU reset", _resets_of)
+
+
+def _boots_of(breakage: Breakage) -> int:
+    return breakage.boots
+
+
+def _resets_of(breakage: Breakage) -> int:
+    return breakage.resets
+
+
+def _without_excuse(
+    record: Record, deeds: Iterable[Union[Boot, Reset]], what: str, excuses: Callable[[Breakage], int]
+) -> list[str]:
     told = []
-    for node in sorted({boot.node for boot in record.boots}):
-        left = [breakage for breakage in record.breakages if breakage.target == node for _boot in range(breakage.boots)]
-        for boot in sorted((boot for boot in record.boots if boot.node == node), key=lambda boot: boot.at):
-            excuse = _first(left, boot.at)
+    for node in sorted({deed.node for deed in deeds}):
+        left = [each for each in record.breakages if each.target == node for _deed in range(excuses(each))]
+        for deed in sorted((deed for deed in deeds if deed.node == node), key=lambda deed: deed.at):
+            excuse = _first(left, deed.at)
             if excuse is None:
-                told.append("%s booted at %s and no fault of it is left that this boot belongs to" % (node, boot.at))
+                told.append("%s %s at %s and no fault of it is left that this belongs to" % (node, what, deed.at))
             else:
                 left.remove(excuse)
     return told
+
+
+def no_service_left_stopped(record: Record) -> list[str]:
+    """What was stopped for a reset runs again at the end."""
+    return ["services of %s were not started again" % node for node in record.stopped_services]
 
 
 def no_healthy_node_switched_off(record: Record) -> list[str]:
@@ -245,6 +269,8 @@ INVARIANTS: dict[str, Callable[[Record], list[str]]] = {
     rule.__name__: rule
     for rule in (
         no_node_rebooted_twice,
+        no_gpu_reset_twice,
+        no_service_left_stopped,
         no_healthy_node_switched_off,
         no_job_requeued_twice,
         no_job_requeued_too_often,

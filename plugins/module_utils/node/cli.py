@@ -24,6 +24,7 @@ from typing import Callable, NamedTuple
 from . import answer, config
 
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+_STATE = "/run/job-recovery-node"
 _MAX_LINE = 65536
 _LINE = re.compile(r"[A-Za-z0-9 ._+-]*\Z")
 _JOB = r"[1-9][0-9]{0,9}"
@@ -33,6 +34,8 @@ _HEX_PATH = r"(?:[0-9a-f]{2}){1,4096}"
 _UID = r"(?:0|[1-9][0-9]{0,9})"
 _BOOT_ID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _MACHINE_ID = r"[0-9a-f]{32}"
+_DEVICE = r"[0-9a-f]{4,8}-[0-9a-f]{2}-[0-9a-f]{2}"  # a PCI address without colons
+_RESET = r"[0-9]{1,18}-[0-9]{1,18}"
 _MAX_LIFE = 900  # seconds; a helper that hangs in the kernel's arms does not stay for ever
 
 
@@ -50,10 +53,11 @@ class Request(NamedTuple):
 
 
 class Here(NamedTuple):
-    """Where the helper looks: the node's configuration and its /proc."""
+    """Where the helper looks: the node's configuration, its /proc, and what it keeps itself until the next boot."""
 
     config_path: str
     proc: str
+    state: str
 
     @property
     def configuration(self) -> config.Config:
@@ -129,7 +133,9 @@ def split(line: str) -> list:
     return shlex.split(line)
 
 
-def main(config_path: str = config.DEFAULT_PATH, proc: str = "/proc", path: str = _PATH) -> int:
+def main(
+    config_path: str = config.DEFAULT_PATH, proc: str = "/proc", path: str = _PATH, state: str = _STATE
+) -> int:
     """Answer the request of SSH_ORIGINAL_COMMAND, else of the command line.
 
     Returns:
@@ -144,8 +150,9 @@ def main(config_path: str = config.DEFAULT_PATH, proc: str = "/proc", path: str 
         words = sys.argv[1:] if line is None else split(line)
         name = words[0] if words and words[0] in VERBS else ""
         request = parse(words)
-        _check_conditions(request, Here(config_path, proc))
-        answer.write(request.verb, VERBS[request.verb].run(request, Here(config_path, proc)))
+        here = Here(config_path, proc, state)
+        _check_conditions(request, here)
+        answer.write(request.verb, VERBS[request.verb].run(request, here))
     except answer.Refusal as refusal:
         answer.write_refusal(name, refusal)
         return 1
@@ -232,6 +239,43 @@ def _health(_request: Request, here: Here) -> dict:
     return health.check(here.configuration)
 
 
+def _kernel_look(request: Request, here: Here) -> dict:
+    from . import kernel
+
+    return kernel.look(here, request.last("--code"))
+
+
+def _gpu_look(request: Request, here: Here) -> dict:
+    from . import gpu
+
+    return gpu.look(here, _devices(request))
+
+
+def _gpu_stop(request: Request, here: Here) -> dict:
+    from . import gpu_reset
+
+    return gpu_reset.stop(here, request.last("--name"))
+
+
+def _gpu_reset(request: Request, here: Here) -> dict:
+    from . import gpu_reset
+
+    return gpu_reset.reset(here, request.last("--name"), _devices(request))
+
+
+def _gpu_start(request: Request, here: Here) -> dict:
+    from . import gpu_reset
+
+    return gpu_reset.start(here, request.last("--name"))
+
+
+def _devices(request: Request) -> list:
+    """The PCI addresses of the GPUs that are named, each once."""
+    from . import gpu
+
+    return list(dict.fromkeys(gpu.of_word(word) for word in request.options.get("--device", [])))
+
+
 def _owners(request: Request) -> dict:
     """By job the uid of its user."""
     return dict(tuple(int(part) for part in text.split(".")) for text in request.options.get("--owner", []))
@@ -264,4 +308,9 @@ VERBS = {
         required=("--path", "--uid", "--kib"),
     ),
     "health": Verb(_health),
+    "kernel-look": Verb(_kernel_look, options={"--code": r"[a-z][a-z0-9_]{0,31}"}, required=("--code",)),
+    "gpu-look": Verb(_gpu_look, options={"--device": _DEVICE}),
+    "gpu-stop": Verb(_gpu_stop, options={"--name": _RESET}, required=("--name",)),
+    "gpu-reset": Verb(_gpu_reset, options={"--name": _RESET, "--device": _DEVICE}, required=("--name",)),
+    "gpu-start": Verb(_gpu_start, options={"--name": _RESET}, required=("--name",)),
 }

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from .answer import Refusal
 
+_KILL_GRACE = 2.0  # seconds
 _KEEP = 4096  # bytes of output, unless more is asked for
 
 
@@ -62,4 +63,7 @@ def _kill_group(child: subprocess.Popen) -> None:
         os.killpg(child.pid, signal.SIGKILL)
     except ProcessLookupError:
         pass
-    child.wait()
+    try:
+        child.wait(_KILL_GRACE)
+    except subprocess.TimeoutExpired:  # it hangs in the kernel (a GPU that is lost), and ends some other day
+        pass

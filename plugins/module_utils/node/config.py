@@ -11,7 +11,8 @@ Shape, every key optional::
      "smbios_uuid_path": "/sys/class/dmi/id/product_uuid",
      "health_command": "/usr/local/sbin/node-health",      # absolute path; exits 0 when the node is fit
      "health_timeout": 60,                                 # seconds
-     "reboot_command": "/usr/local/sbin/node-reboot"}      # absolute path; default: systemctl reboot
+     "reboot_command": "/usr/local/sbin/node-reboot",      # absolute path; default: systemctl reboot
+     "gpu_clients": ["nvidia-persistenced.service"]}       # services that are stopped while a GPU is reset
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from typing import NamedTuple
+from typing import NamedTuple, Sequence
 
 from .answer import Refusal
 
@@ -37,6 +38,7 @@ class Config(NamedTuple):
     health_command: str = ""
     health_timeout: int = 60
     reboot_command: str = ""
+    gpu_clients: Sequence[str] = ()
 
 
 def load(path: str) -> Config:
@@ -80,6 +82,12 @@ def _is_seconds(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= 600
 
 
+def _is_services(value: object) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(name, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,200}\.service", name) for name in value
+    )
+
+
 _CHECKS = {
     "node_name": _is_name,
     "spool_dir": _is_path,
@@ -88,4 +96,5 @@ _CHECKS = {
     "health_command": _is_path,
     "health_timeout": _is_seconds,
     "reboot_command": _is_path,
+    "gpu_clients": _is_services,
 }

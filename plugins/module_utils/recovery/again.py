@@ -40,7 +40,7 @@ RETRY, RELEASE = "retry", "release"
 _GIVE_BACK = ("cooldown", "common_cause", "blast_radius", "breaker", "mode")
 # That it was repaired only lately is known to whoever asks for it once more.
 _ONCE_MORE = ("cooldown",)
-_NODE_REPAIRS = ("restart_daemon", "reboot_node", "return_node", "clean_spool")
+_NODE_REPAIRS = ("restart_daemon", "reboot_node", "reset_gpu", "return_node", "clean_spool")
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ _LISTS = ("nodes", "jobs", "override")
 _BY_HAND = {
     "restart_daemon": ("nodes", "start slurmd or the kubelet where it is dead"),
     "reboot_node": ("nodes", "drain, wait for the jobs, reboot (by its BMC if it is silent), clean, verify, give back"),
+    "reset_gpu": ("nodes", "drain, wait for the jobs, reset the GPUs (reboot if that fails), verify, give back"),
     "return_node": ("nodes", "clean and verify a node that is back, and give it back"),
     "clean_spool": ("nodes", "drain, wait for the jobs, clean the slurmd spool, give back"),
     "quarantine_node": ("nodes", "drain and cordon, and leave it so for a person"),

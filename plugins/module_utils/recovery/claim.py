@@ -24,6 +24,8 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     observe,
     plans,
     present,
+    report_history,
+    reported,
     stop,
     waits,
 )
@@ -109,6 +111,7 @@ class _Subject:
     key: str
     machine: Optional[Machine]
     incident: Optional[Incident] = None
+    report: Optional[reported.Report] = None
 
 
 def remaining(plan: str, step: str) -> list[str]:
@@ -148,7 +151,8 @@ class Claimer:
             elif not self._store.claims.take(subject.key, self._token, self._lease):
                 self._refuse_fault(fault, subject, Verdict({"duplicate": _OTHER_RUN}, "duplicate", _OTHER_RUN))
             else:
-                subjects.append(_Subject(subject.target, subject.key, subject.machine, known))
+                report = report_history.of_fault(self._store, fault, subject.key) or report_history.of_incident(known)
+                subjects.append(_Subject(subject.target, subject.key, subject.machine, known, report))
         seen = self._look(subjects, fault.scheduler, {subject.target: fault.kind for subject in subjects}, True)
         self._store.claims.renew_all(self._token, self._lease)
         for subject in self._widest_first(subjects):
@@ -270,7 +274,8 @@ class Claimer:
                 self._refused(incident.target, "duplicate", _OTHER_RUN)
             else:
                 machine = self._store.machines.get([incident.machine]).get(incident.machine)
-                subject = _Subject(incident.target, incident.key, machine, incident)
+                report = report_history.of_incident(incident)
+                subject = _Subject(incident.target, incident.key, machine, incident, report)
                 subjects.setdefault(incident.scheduler, []).append(subject)
         for scheduler, some in subjects.items():
             for full in (True, False):
@@ -447,7 +452,8 @@ class Claimer:
         nodes = {subject.target: subject.machine for subject in subjects if subject.target.kind == NODE}
         jobs = {target: kind if full else "" for target, kind in kinds.items() if target.kind == JOB}
         if nodes:
-            seen.update(observe.look_at_nodes(nodes, kinds, self._tools, full, self._past_of))
+            reports = {subject.target: subject.report for subject in subjects if subject.report is not None}
+            seen.update(observe.look_at_nodes(nodes, kinds, self._tools, full, self._past_of, reports))
         if jobs:
             seen.update(observe.look_at_jobs(jobs, scheduler, self._tools, self._machines_of))
         return seen
@@ -486,6 +492,7 @@ class Claimer:
             held=holds.besides(store, self._settings, subject.key),
             machines=self._machines,
             failures=breaker.failures(store, subject.target.kind, limits),
+            repairs=report_history.repairs_of(store, subject.key, number) if kind in reported.KINDS else (),
         )
 
 

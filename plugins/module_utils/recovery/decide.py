@@ -20,6 +20,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     gates,
     job_runs,
     plans,
+    reported,
     waits,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.catalogue import KINDS
@@ -28,18 +29,23 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.looks import JobLook, NodeLook
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import (
     END,
+    NOW,
     REPORT,
     Limits,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Wait
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.text import printable
 
+REPORTED = "report"  # in an incident's memory: what the node reported
 MAX_RESTARTS = 3  # of a daemon within the reboot window, before the node is rebooted for it
 
 _REBOOTS = ("reboot_over_ssh", "reboot_by_power")
+# Steps of a GPU's reset whose failure a reboot may mend.
+_AFTER_RESET = (plans.STOP_GPU_CLIENTS, plans.RESET_GPU, plans.START_GPU_CLIENTS, plans.VERIFY)
 _VERDICT_INTERVAL = 60.0
 _KUBELET_GRACE = 60.0  # seconds that a node whose kubelet is active may stay not Ready before it is rebooted
 _KUBELET_PAUSE = 20.0
+_RESET_SECONDS = 900.0  # the node helper's own bound
 _REQUEUED = "the job is requeued once nothing of it is left on its nodes"
 _NAMED = 8  # jobs in one sentence
 
@@ -98,6 +104,8 @@ def after_failure(
         if reboots_left:
             return Decision("reboot_over_ssh", "the daemon could not be restarted (%s)" % why)
         return Decision("quarantine_node", "the daemon could not be restarted (%s), no reboot is left" % why)
+    if plan == "reset_gpu":
+        return _after_reset(step, why, reboots_left, gone)
     if plan == "reboot_over_ssh" and step in (plans.REBOOT, plans.AWAIT_BOOT) and has_bmc:
         return Decision("reboot_by_power", "the reboot over SSH failed (%s)" % why)
     if plan == "reboot_over_ssh" and step == plans.AWAIT_DRAINED and gone:
@@ -109,10 +117,21 @@ def after_failure(
     return Decision("", "%s failed: %s" % (step, why))
 
 
+def _after_reset(step: str, why: str, reboots_left: bool, gone: bool) -> Decision:
+    if gone:
+        return Decision("return_node", "it is not reset: %s; and the fault is gone" % why)
+    if step in _AFTER_RESET and reboots_left:
+        return Decision("reboot_over_ssh", "the reset of the GPU did not help (%s)" % why)
+    if step in (plans.STOP_GPU_CLIENTS, plans.RESET_GPU):
+        return Decision("quarantine_after_reset", "the GPU could not be reset (%s), no reboot is left" % why)
+    return Decision("", "%s failed: %s" % (step, why))
+
+
 def fallbacks(plan: str) -> tuple[str, ...]:
     """Plans that an incident of this plan may be given within the same run."""
     return {
         "restart_daemon": ("reboot_over_ssh", "reboot_by_power", "quarantine_node", "return_node"),
+        "reset_gpu": ("reboot_over_ssh", "reboot_by_power", "quarantine_after_reset", "return_node"),
         "reboot_over_ssh": ("reboot_by_power", "return_node"),
         "reboot_by_power": ("return_node", "reboot_over_ssh"),
     }.get(plan, ())
@@ -133,6 +152,7 @@ def step_seconds(step: str, limits: Limits) -> float:
         # a job whose pods or processes may live on a lost node waits until that node is fenced, or has booted
         plans.RERUN: limits.boot_timeout + limits.step_timeout,
         plans.END_ORPHANS: limits.boot_timeout + limits.step_timeout,
+        plans.RESET_GPU: _RESET_SECONDS,
         plans.AWAIT_DRAINED: math.inf if limits.drain_policy == END else limits.drain_timeout,
         plans.AWAIT_JOB_END: limits.drain_timeout,
     }.get(step, limits.step_timeout)
@@ -151,6 +171,8 @@ def ends_closed(plan: str) -> bool:
 def _wanted(case: Case) -> str:
     """What to begin from: the kind of fault, or the remediation that a person or the site asks for instead."""
     usual = KINDS[case.kind].remediation if case.kind in KINDS else ""
+    if case.kind in reported.KINDS and not case.by_hand:
+        return case.kind  # which remediation a report suggests is one of the things to weigh
     if case.by_hand or case.kind == REQUESTED or (case.suggested and case.suggested != usual):
         return case.suggested
     return case.kind
@@ -285,6 +307,35 @@ def _drained(case: Case) -> Decision:
     return _dead(case) if look.silent else _verdict(case, "the node's helper does not answer")
 
 
+def _reported(case: Case) -> Decision:
+    """What the node's kernel log reported: by the catalogue's action, what is there now, and what was done before."""
+    look, limits = _node(case), case.settings.limits
+    if look.report is None or not look.report.code or case.suggested == REPORT:
+        return _report(case)
+    since = case.now - limits.reboot_window
+    waits_for_jobs = limits.drain_policy != NOW or look.slurm is None or not look.slurm.runs_jobs
+    found = reported.remedy(look.report, look.gpu, case.history.repairs, since, waits_for_jobs)
+    if found.plan and case.suggested == "quarantine_node":
+        return Decision("quarantine_node", found.why)
+    if found.plan == "reset_gpu" and case.suggested != "reboot_node":
+        return _reset(case, found.why)
+    if found.plan == "quarantine":
+        return Decision("quarantine_node", found.why)
+    return _because(_drained(case), found.why) if found.plan else Decision("", "reported: %s" % found.why)
+
+
+def _because(decision: Decision, why: str) -> Decision:
+    return replace(decision, why="%s: %s" % (why, decision.why))
+
+
+def _reset(case: Case, why: str = "as asked for") -> Decision:
+    """The GPUs of a node that answers; else it is a node's fault."""
+    look = _node(case)
+    if look.shell is None or not look.shell.answers:
+        return _because(_drained(case), why)
+    return Decision("reset_gpu", "%s: the GPU is reset once the jobs of the node have ended" % why)
+
+
 def _restart(_case: Case) -> Decision:
     return Decision("restart_daemon", "as asked for")
 
@@ -321,8 +372,8 @@ _NODE_DECISIONS: dict[str, Callable[[Case], Decision]] = {
     "reboot_failed": _quarantine,
     "node_drained": _drained,
     "job_stuck_completing": _drained,
-    "gpu_fault": _drained,
-    "kernel_fault": _drained,
+    "gpu_fault": _reported,
+    "kernel_fault": _reported,
     "kubernetes_node_not_ready": _kubernetes_not_ready,
     "pod_stuck_terminating": _kubernetes_not_ready,
     "pod_stuck_creating": _report,  # unless the site says otherwise
@@ -330,6 +381,7 @@ _NODE_DECISIONS: dict[str, Callable[[Case], Decision]] = {
     # what a person or a site may ask for instead
     "restart_daemon": _restart,
     "reboot_node": _drained,
+    "reset_gpu": _reset,
     "return_node": _return,
     "clean_spool": _clean,
     "quarantine_node": _quarantine,
@@ -363,6 +415,8 @@ def _with_memory(case: Case, chosen: Decision) -> Decision:
     memory: dict[str, Any] = dict(chosen.memory)
     if look.machine is not None and look.machine.boot_id:
         memory["boot_id"] = look.machine.boot_id
+    if look.report is not None:
+        memory[REPORTED] = look.report.as_memory()
     if chosen.plan == "return_node" and look.shell is not None and look.shell.boot_id:
         memory["same_boot"] = _same_boot(look)
     return Decision(chosen.plan, chosen.why, chosen.wait, memory)

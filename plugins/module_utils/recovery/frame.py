@@ -70,6 +70,7 @@ INTERRUPTED = "interrupted"
 MAX_TRIES = 5  # starts of a step without any outcome (its run was killed each time) before a person is asked
 
 _REBOOTING = (plans.REBOOT, plans.FENCE)
+_LOOKS_AROUND = (*_REBOOTING, plans.RESET_GPU)  # before them it is asked once more whether it is the node's own fault
 _SLOT_PAUSE = 10.0
 _COMMON_CAUSE_PAUSE = 30.0
 
@@ -230,7 +231,7 @@ class Frame:
 
     def _begin(self, incident: Incident, work: Work, intent: Mapping[str, Any]) -> Any:
         """Write `started`; a `_Begun`, or the result that says why the step does not begin now."""
-        common = self._common_cause(incident) if incident.step in _REBOOTING else ""
+        common = self._common_cause(incident) if incident.step in _LOOKS_AROUND else ""
         if common:
             wait = Wait(waits.TIME, {}, self._tools.now() + _COMMON_CAUSE_PAUSE)
             return self._settle(incident, Outcome(incident.id, WAITING, common, wait))
@@ -257,7 +258,7 @@ class Frame:
         alike = self._store.incidents.alike(incident.fault_kind, incident.key, limits.common_cause_window)
         if incident.request.by or not gates.is_common(alike, limits):
             return ""
-        return "%d nodes have %s: a common cause, no node is rebooted for it" % (alike + 1, incident.fault_kind)
+        return "%d nodes have %s: a common cause, no node is repaired for it" % (alike + 1, incident.fault_kind)
 
     def _start(self, incident: Incident, intent: Mapping[str, Any]) -> Optional[StepRow]:
         """The step's row; None when as many nodes reboot as may."""

@@ -19,7 +19,12 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.kuber
     taken_by,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.identity import same_machine
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import looks, opt_in, present
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import (
+    looks,
+    opt_in,
+    present,
+    reported,
+)
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.catalogue import NODE
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import SLURM, Target
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.rows import Request
@@ -64,6 +69,7 @@ class History:
         held: other nodes that we hold out of service (or would hold, when observing).
         machines: nodes that we know.
         failures: failed repairs in a row.
+        repairs: earlier repairs of this node for what its kernel's log reported.
     """
 
     stopped: str = ""
@@ -80,6 +86,7 @@ class History:
     held: int = 0
     machines: int = 0
     failures: int = 0
+    repairs: tuple[reported.Repair, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -165,10 +172,26 @@ def age(case: Case) -> str:
 
 def gone(case: Case) -> str:
     """Looked at again, there is no fault of this kind any more (or nobody can tell)."""
+    if isinstance(case.look, NodeLook) and case.kind in reported.KINDS:
+        return _report_is_old(case, case.look)
     state = present.state_of(case.kind, case.scheduler, case.look, case.settings.kubernetes.node_signs)
     if state.known:
         return "" if state.there else "looked again: %s" % state.why
     return "cannot be looked at: %s" % state.why
+
+
+def _report_is_old(case: Case, look: NodeLook) -> str:
+    """The node is asked whether what it reported is still so; the report alone is nothing."""
+    if look.report is None or not look.report.code or not look.report.boot_id:
+        return "cannot be looked at: what the node reported is not on record"
+    if look.shell is None or not look.shell.boot_id:
+        return "cannot be looked at: the node's helper does not answer"
+    if looks.KERNEL in look.unknown and look.report.boot_id == look.shell.boot_id:
+        return "cannot be looked at: %s" % look.unknown[looks.KERNEL]
+    why = reported.why_not_there(
+        look.report, look.shell.boot_id, look.told_ago, look.gpu, case.history.repairs, case.now
+    )
+    return "looked again: %s" % why if why else ""
 
 
 def identity(case: Case) -> str:

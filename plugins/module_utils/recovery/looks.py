@@ -13,6 +13,10 @@ from typing import Mapping, Optional, Union
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.models import JobView, NodeView
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.redfish import proves_off
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.reported import (
+    GpuLook,
+    Report,
+)
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Machine
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Job, Node
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.reservations import Reservation
@@ -29,6 +33,7 @@ JOBS = "jobs"
 DEPENDENTS = "dependents"
 SUCCESSOR = "successor"
 RESERVATIONS = "reservations"
+KERNEL = "kernel"
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,10 @@ class NodeLook:
         failures: the last runs of jobs on it that failed in a row, oldest first, None where nobody looked.
         kubernetes_deleted: Kubernetes says that it has no such node; then `kubernetes` is None and nothing is unknown.
         long_silent: the event source that probes it has not heard it for `limits.silence` seconds.
+        report: what the node reported of itself, for a fault of that kind.
+        told_ago: seconds since the kernel's log of its present boot said so last; None: it does not say so, or nobody
+            looked (then `unknown` has KERNEL).
+        gpu: the GPU that the report is about; None where it is about none, or nobody looked.
     """
 
     machine: Optional[Machine] = None
@@ -86,6 +95,9 @@ class NodeLook:
     failures: Optional[tuple[End, ...]] = None
     kubernetes_deleted: bool = False
     long_silent: bool = False
+    report: Optional[Report] = None
+    told_ago: Optional[float] = None
+    gpu: Optional[GpuLook] = None
     unknown: Mapping[str, str] = field(default_factory=dict)
 
     @property

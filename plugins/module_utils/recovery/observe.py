@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Callable, Iterable, Mapping, Optional, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import (
@@ -26,7 +27,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.kuber
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes import shell as node_shell
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes.probe import ANSWERS
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.parallel import read_each
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import looks, silence
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import looks, reported, silence
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import SLURM, Target
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.followers import with_followers
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.looks import (
@@ -45,6 +46,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import AccountingRecord, Job
 
 HELPER_DEADLINE = 4.0
+_REPORT_DEADLINE = 15.0  # nvidia-smi wakes GPUs up that are not in persistence mode
 _POWER_DEADLINE = 4.0
 _KUBERNETES_WORKERS = 16
 _STUCK_GRACE = 60.0
@@ -79,6 +81,7 @@ def look_at_nodes(
     tools: Tools,
     full: bool,
     past: PastOf = lambda _names: {},
+    reports: Mapping[Target, reported.Report] = MappingProxyType({}),
 ) -> dict[Target, NodeLook]:
     """Look at these nodes.
 
@@ -87,25 +90,30 @@ def look_at_nodes(
         kinds: by target the kind of its fault.
         full: look at SSH, helper and BMC too, not only at the schedulers.
         past: what the ledger knows of jobs on the nodes that are suspect, by Slurm's name.
+        reports: what nodes reported of themselves; those whose fault that is are asked about it.
     """
     known = {target: machine for target, machine in machines.items() if machine is not None}
     named = {kind: sorted(known[each].slurm_name for each in known if kinds[each] == kind) for kind in _BY_JOBS}
     stuck = {known[target].kubernetes_name: kinds[target] for target in known if kinds[target] in _STUCK_PODS}
+    asked = {known[target]: report for target, report in reports.items() if kinds[target] in reported.KINDS and full}
     likely = [known[target] for target in known if kinds[target] in _LIKELY_SILENT]
-    with ThreadPoolExecutor(6) as pool:
+    with ThreadPoolExecutor(8) as pool:
         slurm = pool.submit(_slurm_nodes, tools, [machine.slurm_name for machine in known.values()])
         views = pool.submit(_kubernetes_nodes, tools, [machine.kubernetes_name for machine in known.values()])
         pods = pool.submit(_count_pods, tools, stuck)
         reserved = pool.submit(_reservations, tools, [machine.slurm_name for machine in known.values()], full)
         jobs = pool.submit(_jobs_of_nodes, tools, named, past(named[_SUSPECT]) if named[_SUSPECT] else {})
         power = pool.submit(_power, tools, likely if full else [])
+        kernels = pool.submit(_kernels, tools, asked)
+        gpus = pool.submit(_gpus, tools, asked)
         shells = _shells(tools, list(known.values())) if full else {}
         powers = power.result()
         silent = [machine for machine in known.values() if _is_silent(shells.get(machine.name)) and machine.bmc_url]
         powers.update(_power(tools, [machine for machine in silent if machine.name not in powers]))
         read = (slurm.result(), views.result(), shells, powers, pods.result(), reserved.result(), jobs.result())
-    found = _Found(*read, _long_silent(tools) if full else frozenset())
-    return {target: _node_look(machine, found) for target, machine in machines.items()}
+        of_reports = (kernels.result(), gpus.result())
+    found = _Found(*read, _long_silent(tools) if full else frozenset(), *of_reports)
+    return {target: _node_look(machine, found, reports.get(target)) for target, machine in machines.items()}
 
 
 def look_at_jobs(
@@ -402,6 +410,44 @@ def _active(unit: Any) -> Optional[bool]:
     return {"active": True, "inactive": False, "failed": False}.get(str(state))
 
 
+def _kernels(tools: Tools, asked: Mapping[Machine, reported.Report]) -> Parts:
+    """By machine how many seconds ago the kernel's log of its present boot said what it reported; None: it does not."""
+    words = {
+        machine: ["kernel-look", "--code", report.code] for machine, report in asked.items() if report.code
+    }
+    answers = _ask(tools, words)
+    found: Parts = {}
+    for machine, report in asked.items():
+        answer = answers.get(machine.name)
+        if answer is None or answer.error is not None:
+            found[machine.name] = Unreadable("its kernel's log was not read (%s)" % (answer and answer.error))
+        else:
+            found[machine.name] = reported.told_ago(answer.data, report)
+    return found
+
+
+def _gpus(tools: Tools, asked: Mapping[Machine, reported.Report]) -> dict[str, reported.GpuLook]:
+    """By machine the GPU that it reported."""
+    words = {
+        machine: ["gpu-look", "--device", reported.word(report.device)]
+        for machine, report in asked.items()
+        if reported.is_gpu(report)
+    }
+    answers = _ask(tools, words)
+    return {
+        machine.name: reported.gpu_of(answers[machine.name].data, asked[machine].device)
+        for machine in words
+        if machine.name in answers
+    }
+
+
+def _ask(tools: Tools, words: Mapping[Machine, Sequence[str]]) -> dict[str, node_shell.NodeAnswer]:
+    """By machine the answer of its helper, without those that have no SSH address."""
+    addresses = {machine.ssh_address: machine for machine in words if machine.ssh_address}
+    answers = tools.nodes.call({address: words[machine] for address, machine in addresses.items()}, _REPORT_DEADLINE)
+    return {addresses[address].name: answer for address, answer in answers.items()}
+
+
 def _long_silent(tools: Tools) -> frozenset[str]:
     """Names in Slurm of the nodes that the source which probes them has not heard for long enough."""
     enough = tools.settings.limits.silence
@@ -433,9 +479,11 @@ class _Found:
     reservations: Parts
     jobs: Parts
     long_silent: frozenset[str]
+    kernels: Parts
+    gpus: Mapping[str, reported.GpuLook]
 
 
-def _node_look(machine: Optional[Machine], found: _Found) -> NodeLook:
+def _node_look(machine: Optional[Machine], found: _Found, report: Optional[reported.Report]) -> NodeLook:
     if machine is None:
         return NodeLook()
     unknown: dict[str, str] = {}
@@ -457,6 +505,9 @@ def _node_look(machine: Optional[Machine], found: _Found) -> NodeLook:
         stuck_jobs=of_jobs.get("stuck_jobs"),
         failures=of_jobs.get("failures"),
         long_silent=machine.slurm_name in found.long_silent,
+        report=report,
+        told_ago=_part(found.kernels, machine.name, looks.KERNEL, unknown),
+        gpu=found.gpus.get(machine.name),
         unknown=unknown,
     )
 

@@ -14,6 +14,9 @@ DRAIN = "drain"
 CORDON = "cordon"
 AWAIT_DRAINED = "await_drained"
 SAVE_EVIDENCE = "save_evidence"
+STOP_GPU_CLIENTS = "stop_gpu_clients"
+RESET_GPU = "reset_gpu"
+START_GPU_CLIENTS = "start_gpu_clients"
 REBOOT = "reboot"
 FENCE = "fence"
 DOWN = "down"
@@ -40,6 +43,9 @@ ORDER: tuple[str, ...] = (
     CORDON,  # in Kubernetes, with our annotation
     AWAIT_DRAINED,  # a live node's jobs and pods end, are evicted, or the policy's time is over
     SAVE_EVIDENCE,  # what a reboot wipes out, as files on the controller
+    STOP_GPU_CLIENTS,  # services that have GPUs open; what was running is recorded on the node
+    RESET_GPU,  # nvidia-smi --gpu-reset, once, with nobody who has the GPU open
+    START_GPU_CLIENTS,  # exactly those that were running
     REBOOT,  # over SSH, only if the boot ID is still the one on record (compared on the node itself)
     FENCE,  # BMC of proved identity: ForceOff, and the BMC itself says Off
     DOWN,  # in Slurm; only for a node that is proved off or dead
@@ -104,6 +110,21 @@ PLANS: dict[str, tuple[str, ...]] = {
         RESUME,
         CONFIRM,
     ),
+    "reset_gpu": (
+        DRAIN,
+        CORDON,
+        AWAIT_DRAINED,
+        SAVE_EVIDENCE,
+        STOP_GPU_CLIENTS,
+        RESET_GPU,
+        START_GPU_CLIENTS,
+        VERIFY,
+        UNCORDON,
+        RESUME,
+        CONFIRM,
+    ),
+    # after a reset that failed, where no reboot is left
+    "quarantine_after_reset": (DRAIN, CORDON, START_GPU_CLIENTS),
     "return_node": (DRAIN, CORDON, FREE_JOBS, AWAIT_BOOT, CLEAN_SPOOL, VERIFY, UNCORDON, RESUME, CONFIRM),
     "clean_spool": (DRAIN, AWAIT_DRAINED, CLEAN_SPOOL, VERIFY, RESUME, CONFIRM),
     "quarantine_node": (DRAIN, CORDON, SAVE_EVIDENCE),

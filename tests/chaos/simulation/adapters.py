@@ -40,6 +40,7 @@ from .hardware import Machine
 from .slurmctld import DOWN_AFTER, Slurmctld
 from .strikes import ACT, ACTED, LOOK, Points
 
+DEVICE = "0000:05:00"
 UP, DOWN, HUNG = "up", "down", "hung"
 _LOOK_SECONDS = 0.02
 _ACT_SECONDS = 0.1
@@ -192,7 +193,7 @@ class Shell:
 
     def _call(self, address: str, words: list[str]) -> NodeAnswer:
         request = cli.parse(words)
-        looks = request.verb in ("probe", "spool-look", "orphans", "health")
+        looks = request.verb in ("probe", "spool-look", "orphans", "health", "gpu-look", "kernel-look")
         self._points.reach(LOOK if looks else ACT, "ssh " + request.verb)
         self._ctld.clock.sleep(_ACT_SECONDS)
         machine = self._machine(address)
@@ -261,7 +262,41 @@ class Shell:
     def _health(self, _machine: Machine, _request: cli.Request) -> dict[str, Any]:
         return {"fit": True, "rc": 0, "output": ""}
 
+    def _kernel_look(self, machine: Machine, request: cli.Request) -> dict[str, Any]:
+        now, code = self._ctld.clock.time(), request.last("--code")
+        told = [at for each, at in machine.gpu.told.items() if each == code]
+        return {"findings": [{"code": code, "device": DEVICE, "ago": now - at} for at in told]}
+
+    def _gpu_look(self, machine: Machine, _request: cli.Request) -> dict[str, Any]:
+        gpu = {"device": DEVICE, "state": "answers", "recovery": machine.gpu.recovery, "pending": False}
+        return {"state": "answers", "trouble": "", "gpus": [gpu], "users": []}
+
+    def _gpu_stop(self, machine: Machine, request: cli.Request) -> dict[str, Any]:
+        record = machine.gpu.records.setdefault(request.last("--name"), {"services": machine.gpu.services})
+        machine.gpu.services = False
+        return {"state": "done", "services": ["dcgm"] if record["services"] else [], "persistence": [], "users": []}
+
+    def _gpu_reset(self, machine: Machine, request: cli.Request) -> dict[str, Any]:
+        record = machine.gpu.records.setdefault(request.last("--name"), {})
+        if was_reset(record):
+            return record["result"]
+        users = users_of(machine)
+        if users or machine.gpu.services:
+            return {"state": "busy", "why": "in use", "users": users}
+        helped = self._ctld.hardware.reset_gpu(machine.name)
+        record["result"] = {"state": "done", "why": ""} if helped else {"state": "failed", "why": "it did not help"}
+        return record["result"]
+
+    def _gpu_start(self, machine: Machine, request: cli.Request) -> dict[str, Any]:
+        machine.gpu.services = machine.gpu.records.get(request.last("--name"), {}).get("services", machine.gpu.services)
+        return {"state": "done", "services": [], "persistence": []}
+
     _verbs = {
+        "kernel-look": _kernel_look,
+        "gpu-look": _gpu_look,
+        "gpu-stop": _gpu_stop,
+        "gpu-reset": _gpu_reset,
+        "gpu-start": _gpu_start,
         "probe": _probe,
         "restart": _restart,
         "reboot": _reboot,
@@ -271,6 +306,16 @@ class Shell:
         "end-orphans": _end_orphans,
         "health": _health,
     }
+
+
+def was_reset(record: Mapping[str, Any]) -> bool:
+    """The helper's record: a reset is done once under one name."""
+    return "result" in record
+
+
+def users_of(machine: Machine) -> list[dict[str, Any]]:
+    """Who has the GPU open: the processes of jobs."""
+    return [{"pid": process.pid, "name": "python3"} for process in machine.processes]
 
 
 def is_this_boot(machine: Machine, request: cli.Request) -> bool:

@@ -12,6 +12,8 @@ from . import ledger
 from .adapters import DOWN, HUNG, UP
 from .site import Site
 
+_REPORTS, _REPORTED = 8, 40.0  # times that an agent reports, and seconds between them
+
 
 @dataclass(frozen=True)
 class Blow:
@@ -72,6 +74,27 @@ def _drained(site: Site, blow: Blow) -> None:
     """Slurm drains it after an error; a reboot repairs it, once its jobs have ended."""
     _broken_until_boot(site, blow.target, fatal=False)
     site.ctld.drain_itself(blow.target, "Kill task failed")
+
+
+def _gpu_fault(site: Site, blow: Blow) -> None:
+    """A GPU needs a reset, and the node's agent says so again and again, also when it is long repaired."""
+    _break_gpu(site, blow, False)
+
+
+def _gpu_stuck(site: Site, blow: Blow) -> None:
+    """A GPU needs a reset that does not help; a reboot does."""
+    _break_gpu(site, blow, True)
+
+
+def _break_gpu(site: Site, blow: Blow, stuck: bool) -> None:
+    name = blow.target
+    machine = site.hardware.machines[name]
+    if not machine.up:
+        return
+    site.break_(name, lambda: machine.gpu.recovery == "None" and machine.up, boots=1, fatal=False, resets=1)
+    site.hardware.break_gpu(name, "xid119", stuck)
+    for number in range(_REPORTS):
+        site.clock.after(number * _REPORTED, lambda boot_id=machine.boot_id: site.report(name, "xid119", boot_id))
 
 
 def _lose_step_daemon(site: Site, blow: Blow) -> None:
@@ -181,6 +204,8 @@ BLOWS: dict[str, Callable[[Site, Blow], None]] = {
     "cut": _cut,
     "kill_slurmd": _kill_slurmd,
     "drained": _drained,
+    "gpu_fault": _gpu_fault,
+    "gpu_stuck": _gpu_stuck,
     "lose_step_daemon": _lose_step_daemon,
     "slurmctld_down": _slurmctld(DOWN),
     "slurmctld_hung": _slurmctld(HUNG),
@@ -201,7 +226,7 @@ BLOWS: dict[str, Callable[[Site, Blow], None]] = {
     "stop": _stop,
     "person_drains": _person_drains,
 }
-NODE_FAULTS = ("freeze", "freeze", "power_loss", "cut", "kill_slurmd", "drained")
+NODE_FAULTS = ("freeze", "freeze", "power_loss", "cut", "kill_slurmd", "drained", "gpu_fault", "gpu_stuck")
 TROUBLES = (
     "slurmctld_down", "slurmctld_hung", "ledger_gone", "ledger_read_only", "ledger_full", "ledger_slow", "bmc_slow",
     "bmc_deaf", "bmc_silent", "bmc_foreign", "head_killed", "second_controller", "storm", "stop", "person_drains",

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, field
-from typing import Callable
+from typing import Any, Callable
 
-from ..facts import Boot, Switch
+from ..facts import Boot, Reset, Switch
 from .clock import Clock
 
 BOOT_SECONDS = 20.0
@@ -50,6 +50,25 @@ class Process:
 
 
 @dataclass
+class Gpu:
+    """A node's GPU, what of it the kernel's log of this boot says, and the services that have it open.
+
+    Attributes:
+        recovery: what its driver says is needed.
+        told: by code when the log said it last.
+        stuck: a reset does not help.
+        services: whether they run.
+        records: what the node keeps of resets, by their names, until it boots.
+    """
+
+    recovery: str = "None"
+    told: dict[str, float] = field(default_factory=dict)
+    stuck: bool = False
+    services: bool = True
+    records: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+@dataclass
 class Machine:
     """One node's hardware and kernel."""
 
@@ -67,6 +86,7 @@ class Machine:
     boots: int = 0
     processes: list[Process] = field(default_factory=list)
     spool: set[int] = field(default_factory=set)
+    gpu: Gpu = field(default_factory=Gpu)
 
     @property
     def reachable(self) -> bool:
@@ -92,6 +112,7 @@ class Hardware:
         self.bmcs: dict[str, Bmc] = {}
         self.boots: list[Boot] = []
         self.switches: list[Switch] = []
+        self.resets: list[Reset] = []
         self._changed, self._ended = changed, ended
         self._pid = 1000
 
@@ -150,6 +171,21 @@ class Hardware:
             self._go_down(machine)
             self._boot(machine)
 
+    # GPUs
+
+    def break_gpu(self, name: str, code: str, stuck: bool = False) -> None:
+        """The kernel's log says so, and jobs go on."""
+        gpu = self.machines[name].gpu
+        gpu.recovery, gpu.stuck, gpu.told[code] = "Reset", stuck, self.clock.time()
+
+    def reset_gpu(self, name: str) -> bool:
+        """The driver resets it, and whatever used it is gone; whether that helped."""
+        gpu = self.machines[name].gpu
+        self.resets.append(Reset(self.clock.time(), name))
+        self.end(name, lambda _process: True)
+        gpu.recovery = gpu.recovery if gpu.stuck else "None"
+        return not gpu.stuck
+
     # processes
 
     def begin(self, job: int, run: int, name: str) -> None:
@@ -182,6 +218,7 @@ class Hardware:
             machine.up, machine.booted_at, machine.boot_id = True, now, _boot_id(machine.name, boot)
             machine.slurmd, machine.slurmd_started_at = True, now + 1
             machine.spool.clear()  # systemd-tmpfiles
+            machine.gpu = Gpu()
             self.boots.append(Boot(now, machine.name, machine.boot_id))
             self._changed(machine.name)
 

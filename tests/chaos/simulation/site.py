@@ -25,6 +25,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     observe,
     stop,
 )
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import Target, build_event
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import (
     LedgerSettings,
     Limits,
@@ -42,7 +43,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.watch import events_of
 
 from ..facts import Breakage, Record, Stop, Wish, row_of
-from .adapters import Bmcs, Shell, Slurm
+from .adapters import DEVICE, Bmcs, Shell, Slurm
 from .clock import Clock
 from .controller import Controller
 from .ledger import Ledger
@@ -116,9 +117,11 @@ class Site:
 
     # what is broken
 
-    def break_(self, target: str, is_whole: Callable[[], bool], boots: int = 1, fatal: bool = True) -> None:
+    def break_(
+        self, target: str, is_whole: Callable[[], bool], boots: int = 1, fatal: bool = True, resets: int = 0
+    ) -> None:
         """Note a fault from now on, until it is whole."""
-        self.breakages.append(Breakage(self.clock.time(), target, None, boots, fatal))
+        self.breakages.append(Breakage(self.clock.time(), target, None, boots, fatal, resets))
         self._mending[len(self.breakages) - 1] = is_whole
 
     def _look_at_breakages(self) -> None:
@@ -147,6 +150,15 @@ class Site:
         """The rulebook gets one fault of a node so many times."""
         event = events_of([("node_not_responding", "", Seen("node_not_responding", name))], "lab", self.clock.time())[0]
         self.controllers[0].owed += [event] * times
+
+    def report(self, name: str, code: str, boot_id: str) -> None:
+        """The agent of a node reports a GPU's fault, as often as it likes."""
+        body = {"code": code, "action": "reset_gpu", "severity": "fatal", "device": DEVICE, "boot_id": boot_id}
+        with self.ledger.open() as store:
+            number = store.records.keep("node:" + name, "gpu_fault", "node_agent", body)
+        target = [Target("node", name)]
+        event = build_event("gpu_fault", "slurm", "lab", "node_agent", target, self.clock.time(), None, number)
+        self.controllers[0].owed.append(event)
 
     def approve(self) -> None:
         """A person approves the ledger as it is."""
@@ -228,6 +240,10 @@ class Site:
             wishes=tuple(self.wishes),
             allowed=tuple((job, wanted.allowed) for job, wanted in self.ctld.wanted.items()),
             most_held=most_held,
+            resets=tuple(self.hardware.resets),
+            stopped_services=tuple(
+                name for name, machine in self.hardware.machines.items() if machine.up and not machine.gpu.services
+            ),
         )
 
     def close(self) -> None:

@@ -99,6 +99,8 @@ BOUNDARIES = (
     Story("a frozen node under a job", jobs=(JobPlan(7, 2, 60.0),), blows=(Blow(10, "freeze", "node1"),)),
     Story("a job that fails", jobs=(JobPlan(7, 2, 60.0, 1),)),
     Story("a job whose step daemon dies", jobs=(JobPlan(7, 2, 60.0),), blows=(Blow(10, "lose_step_daemon", "7"),)),
+    Story("a GPU that needs a reset", jobs=(JobPlan(7, 2, 60.0),), blows=(Blow(10, "gpu_fault", "node1"),)),
+    Story("a GPU that a reset does not help", jobs=(JobPlan(7, 2, 60.0),), blows=(Blow(10, "gpu_stuck", "node1"),)),
     Story("a node that Slurm drains", jobs=(JobPlan(7, 2, 60.0),), blows=(Blow(10, "drained", "node1"),)),
 )
 

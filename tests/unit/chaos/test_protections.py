@@ -15,7 +15,13 @@ from typing import Any, Callable
 
 import pytest
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.power import redfish
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import dispatch, frame, holds, stop
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import (
+    dispatch,
+    frame,
+    gates,
+    holds,
+    stop,
+)
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.frame import Frame, Guard
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.store import (
     Claims,
@@ -29,6 +35,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     end_orphans,
     fence,
     free_jobs,
+    gpu_clients,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import job_state, node_state, reasons
 from ansible_collections.mission_control.job_recovery.tests.chaos import invariants
@@ -97,6 +104,16 @@ def _every_start_is_the_first(patch: Patch) -> None:
 def _restart_counts_are_not_compared(patch: Patch) -> None:
     judge = job_state.judge
     patch.setattr(job_state, "judge", lambda state, job, _recorded, *others: judge(state, job, None, *others))
+
+
+def _no_wait_and_no_look_at_users(patch: Patch) -> None:
+    patch.setattr(await_drained, "_drained", lambda work, _tools, _node: common.done(work))
+    patch.setattr(adapters, "users_of", lambda _machine: [])
+
+
+def _reports_are_believed(patch: Patch) -> None:
+    """Whatever a node once reported is still so."""
+    patch.setattr(gates, "_report_is_old", lambda _case, _look: "")
 
 
 def _ended_leases_stay(patch: Patch) -> None:
@@ -191,6 +208,30 @@ PROTECTIONS = (
         _without(adapters, "is_this_boot", lambda _machine, _request: True),
         "no_node_rebooted_twice",
         _story(Blow(70, "drained", "node1"), strikes=(Strike(KILL, 1, 0, "acted ssh reboot", "reboot"),)),
+    ),
+    Protection(
+        "a node keeps that it has reset its GPU",
+        _without(adapters, "was_reset", lambda _record: False),
+        "no_gpu_reset_twice",
+        _story(Blow(70, "gpu_fault", "node1"), strikes=(Strike(KILL, 1, 0, "acted ssh gpu-reset", "reset_gpu"),)),
+    ),
+    Protection(
+        "a GPU that a job has open is not reset",
+        _no_wait_and_no_look_at_users,
+        "no_healthy_job_killed",
+        _story(Blow(10, "gpu_fault", "node1")),
+    ),
+    Protection(
+        "the GPU's own state is looked at before a reset",
+        _reports_are_believed,
+        "no_node_rebooted_twice",
+        _story(Blow(70, "gpu_fault", "node1"), longest=1500.0),
+    ),
+    Protection(
+        "what was stopped for a reset is started again",
+        _without(gpu_clients.StartGpuClients, "act", lambda _self, works, _tools: list(map(common.done, works))),
+        "no_service_left_stopped",
+        _story(Blow(70, "gpu_fault", "node1")),
     ),
     Protection(
         "a node that answers again is not switched off",

@@ -475,6 +475,11 @@ class Incidents:
         )
         return {row.pop("name"): {**row, "busy": bool(row["busy"])} for row in found}
 
+    def acted_upon(self, key: str, kinds: Sequence[str], besides: int, limit: int = 50) -> list[Incident]:
+        """The newest other incidents of a target, of faults of these kinds, that have acted."""
+        where = "target_key = %%s AND acted = 1 AND id <> %%s AND fault_kind IN (%s)" % marks(kinds)
+        return self.select(where, [key, besides, *kinds], limit)
+
     def attempts(self, key: str, step: str) -> int:
         """In how many incidents of a job this step was begun."""
         return int(
@@ -727,6 +732,11 @@ class Records:
             + " ON DUPLICATE KEY UPDATE times = times + 1, last_at = VALUES(last_at), body = VALUES(body)",
             (incident, key, kind, source, pack(dict(body))),
         )
+
+    def kept_as(self, number: int) -> Optional[dict[str, Any]]:
+        """One row of evidence, `{target_key, kind, body}`."""
+        row = self._db.row("SELECT target_key, kind, body FROM evidence WHERE id = %s", (number,))
+        return {**row, "body": rows.unpack(row["body"])} if row else None
 
     def keep(self, key: str, kind: str, source: str, body: Mapping[str, Any]) -> int:
         """Keep evidence of a fault that is about to be sent; its number, for the event's `evidence_ref`."""

@@ -22,6 +22,8 @@ What steps remember for later ones (an incident's memory):
 | `restart_count`, `rerun_as`               | requeue, rerun | confirm                                             |
 | `job_seen`, `completed_run`, `failed_run` | the decision | requeue; `job_runs`, at the job's next incident       |
 | `successor`                               | the decision | release_successor, tell, confirm                      |
+| `report`                                  | the decision | stop_gpu_clients, reset_gpu, verify; the next report  |
+| `gpu_reset`                               | stop_gpu_clients | reset_gpu, start_gpu_clients: the node's record   |
 | `attempt`, `tell`, `did`, `excluded`      | the decision, requeue | tell                                         |
 """
 
@@ -44,6 +46,10 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.end_orphans import EndOrphans
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.fence import Fence
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.free_jobs import FreeJobs
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.gpu_clients import (
+    StartGpuClients,
+    StopGpuClients,
+)
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.power_on import PowerOn
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.reboot import Reboot
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.release_pods import (
@@ -54,6 +60,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.requeue import Requeue
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.rerun import Rerun
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.reset_gpu import ResetGpu
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.restart_daemon import (
     RestartDaemon,
 )
@@ -86,9 +93,12 @@ STEPS: dict[str, Step] = {
         ReleaseSuccessor(),
         Requeue(),
         Rerun(),
+        ResetGpu(),
         RestartDaemon(),
         Resume(),
         SaveEvidence(),
+        StartGpuClients(),
+        StopGpuClients(),
         Tell(),
         Uncordon(),
         Verify(),

@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Optional, Sequence
+from typing import Any, Mapping, Optional, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes.shell import printable
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import plans, waits
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import plans, reported, waits
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import (
     FAILED,
     Outcome,
@@ -26,23 +26,29 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     failed,
     identity_words,
     over,
+    retry,
     slurm_name,
     slurm_nodes,
     trouble,
     waiting,
 )
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.gpu_clients import report_of
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.save_evidence import collect
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import reasons
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Node
+
+_GPU_DEADLINE = 20.0
+_GPU_GRACE = 60.0  # seconds that a GPU may take to answer after its reset, or its driver after a boot
 
 
 class Verify(Plain):
     """Waits for: `node_registered`, should slurmd be gone again.
 
-    Failed when slurmd registered with less than configured, with other numbers than before the repair, or when the
-    health command says no; evidence of the node is saved then, for the person who gets it. A kubelet that is slow is
-    not asked for here but before `uncordon`.
-    Proof: Slurm's state and numbers, and the health command's exit code.
+    Failed when slurmd registered with less than configured, with other numbers than before the repair, when the
+    health command says no, or when the GPU for which the node was repaired is not fit after a short time; evidence of
+    the node is saved then, for the person who gets it. A kubelet that is slow is not asked for here but before
+    `uncordon`.
+    Proof: Slurm's state and numbers, the health command's exit code, and the GPUs' state.
     """
 
     name = plans.VERIFY
@@ -60,9 +66,11 @@ class Verify(Plain):
             if outcome is not None:
                 answers.give(outcome)
         health = _health(answers, tools)
+        gpus = _gpus(answers, tools)
         for work in answers.open:
             node = nodes.get(work.incident)
             shown = {"state": node.state, "cpus": node.cpus, "memory_mb": node.memory_mb} if node is not None else {}
+            shown = {**shown, **({"gpus": gpus[work.incident]} if work.incident in gpus else {})}
             answers.give(done(work, proof={**shown, "health": health.get(work.incident, "no command")}))
         return _with_evidence(works, answers.all(), tools)
 
@@ -118,3 +126,46 @@ def _health(answers: Answers, tools: Tools) -> dict[int, int]:
         else:
             codes[work.incident] = answer.data.get("rc", 0)
     return codes
+
+
+def _gpus(answers: Answers, tools: Tools) -> dict[int, dict[str, str]]:
+    """Look at the GPUs that were repaired; by incident the state of each by its address, where nothing is wrong.
+
+    A node without nvidia-smi tells nothing of them, and did not before.
+    """
+    works, seconds = answers.guarded()
+    wanted = {work.incident: words for work in works for words in [_gpu_words(work)] if words}
+    asked = [work for work in works if work.incident in wanted]
+    told = ask_nodes(asked, tools, lambda work: wanted[work.incident], min(_GPU_DEADLINE, bounded(seconds)))
+    states = {}
+    for work in asked:
+        answer = told[work.incident]
+        if answer.error is not None:
+            answers.give(trouble(work, tools, answer.error))
+            continue
+        found = reported.gpus_of(answer.data)
+        wrong = _unfit(answer.data, found)
+        if wrong:
+            why = "GPUs of %s are not fit: %s" % (work.target.name, printable(wrong))
+            late = tools.now() - work.first_started_at >= _GPU_GRACE
+            answers.give(failed(work, why) if late else retry(work, tools, why))
+        else:
+            states[work.incident] = {device: gpu.state for device, gpu in found.items()}
+    return states
+
+
+def _gpu_words(work: Work) -> list[str]:
+    """What is asked of the node; nothing where it was not repaired for a GPU."""
+    report = report_of(work)
+    if report is not None and reported.is_gpu(report):
+        return ["gpu-look", "--device", reported.word(report.device), *identity_words(work)]
+    return ["gpu-look", *identity_words(work)] if work.plan == "reset_gpu" else []
+
+
+def _unfit(data: Mapping[str, Any], found: Mapping[str, reported.GpuLook]) -> str:
+    if data.get("state") == reported.ABSENT:
+        return ""
+    if not found:
+        return str(data.get("trouble") or "nothing is known of them")
+    wrong = {name: reported.why_unfit(gpu) for name, gpu in found.items()}
+    return "; ".join("%s: %s" % (name, why) for name, why in wrong.items() if why)

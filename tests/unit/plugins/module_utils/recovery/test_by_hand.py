@@ -56,7 +56,7 @@ def test_nothing_is_added_to_what_was_typed() -> None:
         (["requeue_job", "--nodes", "node1", "--reason", "x"], "give --jobs"),
         (["reboot_node", "--nodes", "node1"], "a reason is needed"),
         (["reboot_node", "--nodes", "node1", "--reason", "  "], "a reason is needed"),
-        (["reset_gpu", "--nodes", "node1", "--reason", "x"], "invalid choice"),
+        (["report", "--nodes", "node1", "--reason", "x"], "invalid choice"),
     ],
 )
 def test_what_is_missing_is_said_before_a_play_starts(

@@ -28,6 +28,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     PowerLook,
     ShellLook,
 )
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.reported import Report
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import (
     KubernetesSettings,
     Limits,
@@ -95,6 +96,8 @@ def soon(seconds: int) -> Reservation:
 
 
 DEAF = ShellLook(False, connects=False)
+REPORT = Report("xid79", "reboot", "fatal", "0000:05:00", "boot-1")
+TELLS = ShellLook(True, True, "boot-1")
 
 
 def unnoticed(shell: Optional[ShellLook], **changes: Any) -> Case:
@@ -225,7 +228,11 @@ ROWS: list[tuple[str, Case, str]] = [
     ("gone", case(healthy(stuck_pods=2), kind="pod_stuck_terminating"), ""),
     ("gone", case(healthy(stuck_pods=0), kind="pod_stuck_terminating"), "looked again"),
     ("gone", case(healthy(), kind="pod_stuck_terminating"), "cannot be looked at"),
-    ("gone", case(healthy(), kind="gpu_fault"), ""),
+    ("gone", case(healthy(), kind="gpu_fault"), "cannot be looked at"),
+    ("gone", case(healthy(shell=TELLS, report=REPORT, told_ago=1.0), kind="gpu_fault"), ""),
+    ("gone", case(healthy(report=REPORT, told_ago=1.0), kind="kernel_fault"), "cannot be looked at"),
+    ("gone", case(healthy(shell=TELLS, report=REPORT), kind="kernel_fault"), "looked again"),
+    ("gone", case(healthy(shell=TELLS, report=REPORT, unknown={"kernel": "no"}), kind="gpu_fault"), "cannot be looked"),
     ("gone", case(job("RUNNING")), "looked again: the job is RUNNING"),
     ("gone", case(job("NODE_FAIL")), ""),
     ("gone", case(JobLook(absent=True)), "looked again: Slurm has forgotten the job"),
