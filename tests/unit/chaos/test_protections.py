@@ -219,7 +219,7 @@ PROTECTIONS = (
         "a GPU that a job has open is not reset",
         _no_wait_and_no_look_at_users,
         "no_healthy_job_killed",
-        _story(Blow(10, "gpu_fault", "node1")),
+        _story(Blow(10, "gpu_fault", "node1"), jobs=(JobPlan(7, 1, 60.0),)),
     ),
     Protection(
         "the GPU's own state is looked at before a reset",
