@@ -14,10 +14,12 @@ from dataclasses import asdict, dataclass
 from typing import Any, Mapping, Optional, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.logs.model import (
+    APPLICATION,
     DRAIN_AND_REPORT,
     NODE_ACTIONS,
     REBOOT,
     RESET_GPU,
+    UNKNOWN,
 )
 
 KINDS = ("gpu_fault", "kernel_fault")
@@ -43,6 +45,7 @@ class Report:
 
     Attributes:
         code: the fault (`xid79`); empty where the report is not understood.
+        verdict: whose fault it is, of `logs.model.VERDICTS`; empty where the report does not say.
         action: what the catalogue asks for, of `logs.model.ACTIONS`.
         device: PCI address, disk or port; empty where the log names none.
         boot_id: of the boot whose log said it; empty where that is not known.
@@ -53,6 +56,7 @@ class Report:
     severity: str = ""
     device: str = ""
     boot_id: str = ""
+    verdict: str = ""
 
     def as_memory(self) -> dict[str, str]:
         """As an incident remembers it."""
@@ -102,7 +106,7 @@ def parse(body: Any) -> Report:
     """A report from the ledger's evidence, or from an incident's memory; an empty `code` where it is none."""
     if not isinstance(body, Mapping):
         return Report("")
-    values = {name: body.get(name) or "" for name in ("code", "action", "severity", "device", "boot_id")}
+    values = {name: body.get(name) or "" for name in ("code", "action", "severity", "device", "boot_id", "verdict")}
     patterns = {"code": _CODE, "device": _DEVICE, "boot_id": _BOOT_ID}
     for name, value in values.items():
         if not isinstance(value, str) or (value and name in patterns and not patterns[name].match(value)):
@@ -207,7 +211,7 @@ def remedy(report: Report, gpu: Optional[GpuLook], repairs: Sequence[Repair], si
         waits: the jobs of the node are waited for, as nobody ends them by a reset.
     """
     what = "%s of %s" % (report.code, report.device) if report.device else report.code
-    if report.action not in NODE_ACTIONS:
+    if report.verdict in (UNKNOWN, APPLICATION) or report.action not in NODE_ACTIONS:
         return Remedy("", "%s: nothing is to be done about the node" % what)
     before = [each for each in repairs if each.device == report.device]
     if report.code in ECC_CODES and is_gpu(report):

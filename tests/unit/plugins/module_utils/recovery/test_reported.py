@@ -48,7 +48,7 @@ BODY = {"code": "xid79", "action": "reboot", "severity": "fatal", "device": GPU,
 
 
 def test_a_report_has_no_text_of_the_log() -> None:
-    assert reported.parse(BODY) == Report("xid79", "reboot", "fatal", GPU, BOOT)
+    assert reported.parse({**BODY, "verdict": "hardware"}) == Report("xid79", "reboot", "fatal", GPU, BOOT, "hardware")
     assert reported.parse(reported.parse(BODY).as_memory()) == reported.parse(BODY)
 
 
@@ -147,6 +147,11 @@ REMEDIES: list[tuple[str, Report, Optional[GpuLook], tuple[Repair, ...], bool, s
     ("as the catalogue says", report("xid54", "drain_and_report"), FIT, (), True, "quarantine", "look at the hardware"),
     ("the application's", report("xid31", "restart_app"), FIT, (), True, "", "nothing is to be done"),
     ("unknown", report("xid999", "report"), SICK, (), True, "", "nothing is to be done"),
+    ("unknown, whatever it asks for", replace(report(), verdict="unknown"), SICK, (), True, "",
+     "nothing is to be done"),
+    ("the application's, whatever it asks for", replace(report(), verdict="application"), SICK, (), True, "",
+     "nothing is to be done"),
+    ("hardware", replace(report(), verdict="hardware"), SICK, (), True, "reset_gpu", ""),
     ("an action that nobody knows", report("xid999", "explode"), SICK, (), True, "", "nothing is to be done"),
     ("no nvidia-smi", report(), GpuLook("absent"), (), True, "reboot", "cannot be reset"),
     ("nvidia-smi hangs", report(), GpuLook("silent"), (), True, "reboot", "cannot be reset"),
