@@ -23,6 +23,7 @@ from ansible_collections.mission_control.job_recovery.tests.chaos.facts import (
     Life,
     Record,
     Requeue,
+    Reset,
     Row,
     Stop,
     Switch,
@@ -57,6 +58,8 @@ BROKEN = (
     ("no_node_rebooted_twice", "boots", (Boot(70, "node1"),)),
     ("no_node_rebooted_twice", "breakages", (Breakage(45, "node1"),)),
     ("no_node_rebooted_twice", "breakages", (Breakage(0, "node1", 40, boots=0),)),
+    ("no_gpu_reset_twice", "resets", (Reset(10, "node1"),)),  # its fault is none of a GPU
+    ("no_service_left_stopped", "stopped_services", ("node3",)),
     ("no_healthy_node_switched_off", "switches", (Switch(10, "node2", "Off"),)),
     ("no_healthy_node_switched_off", "switches", (Switch(100, "node1", "Off"),)),
     ("no_job_requeued_twice", "requeues", (Requeue(12, 7), Requeue(14, 7, asked=True))),
@@ -122,3 +125,11 @@ def test_what_looks_alike_and_is_well(part: str, facts: tuple) -> None:
 
 def test_every_invariant_has_a_record_that_breaks_it() -> None:
     assert {rule for rule, _part, _facts in BROKEN} == set(invariants.INVARIANTS)
+
+
+def test_each_reset_of_a_gpu_wants_a_fault_of_its_own() -> None:
+    fault = Breakage(25, "node3", 30, boots=0, fatal=False, resets=1)
+    record = replace(GOOD, breakages=(*GOOD.breakages, fault), resets=(Reset(30, "node3"),))
+    assert invariants.check(record) == []
+    told = invariants.check(replace(record, resets=(*record.resets, Reset(40, "node3"))))
+    assert [line.partition(":")[0] for line in told] == ["no_gpu_reset_twice"]
