@@ -45,7 +45,7 @@ _KINDS = (
     FaultKind("stale_spool", JOB, "requeue_job", "steps of the job cannot start for left-over PMIx files"),
     FaultKind("job_launch_held", JOB, "requeue_job", "the job is held after launch failures"),
     FaultKind("job_failed", JOB, "requeue_job", "an opted-in job ended without success"),
-    FaultKind("job_hung", JOB, "requeue_job", "an opted-in job makes no progress"),
+    FaultKind("job_hung", JOB, "report", "the log of an opted-in job does not grow any more"),
     FaultKind("gpu_fault", NODE, "reset_gpu", "the kernel log reports a GPU error"),
     FaultKind("kernel_fault", NODE, "reboot_node", "the kernel log reports a hardware or kernel error"),
     FaultKind("kubernetes_node_not_ready", NODE, "reboot_node", "the node's Ready condition is False or Unknown"),

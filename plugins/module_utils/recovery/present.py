@@ -171,6 +171,10 @@ def _job_failed(job: Job) -> str:
     return "the job is %s" % job.state
 
 
+def _hung(job: Job) -> str:
+    return "" if job.state == "RUNNING" and not job.completing else "the job is %s" % job.state
+
+
 def _launch_held(job: Job) -> str:
     return "" if job.held_by_slurm else "the job is %s and not held for a failed launch" % job.state
 
@@ -227,6 +231,7 @@ _NODE_RULES: dict[str, Callable[[NodeLook], Presence]] = {
 _JOB_RULES: dict[str, Callable[[JobLook], Presence]] = {
     "job_failed": _slurm_job(_job_failed),
     "job_launch_held": _slurm_job(_launch_held),
+    "job_hung": _slurm_job(_hung),
     "stale_spool": _stale_spool,
     "kubernetes_job_failed": _kubernetes_job_failed,
     "kubernetes_job_unrecovered": _kubernetes_job_failed,

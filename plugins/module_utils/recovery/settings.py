@@ -51,6 +51,7 @@ class SlurmSettings:
     interval: float = 1.0  # seconds between two looks at the nodes
     job_interval: float = 5.0  # seconds between two looks at the jobs
     probe_interval: float = 1.0  # seconds between two probes of nodes that run opted-in jobs; 0: none
+    hang_after: float = 0.0  # seconds after which an opted-in job whose log does not grow is reported; 0: never
     completing_grace: float = 0.0  # seconds a job may stay COMPLETING; 0: as slurm.conf's own time-outs say
 
 

@@ -234,6 +234,12 @@ class Job:
         return self.state in JOB_ENDED and not self.completing
 
     @property
+    def log_paths(self) -> tuple[str, ...]:
+        """Absolute paths of its log's files, once each; what Slurm has not filled in (`%j`) is none."""
+        paths = dict.fromkeys(path for path in (self.stderr, self.stdout) if path)
+        return tuple(path for path in paths if path.startswith("/") and "%" not in path and path != "/dev/null")
+
+    @property
     def on_nodes(self) -> bool:
         """Processes of the job may be on its nodes."""
         return self.state in ("RUNNING", "SUSPENDED") or self.completing

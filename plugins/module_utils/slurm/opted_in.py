@@ -52,6 +52,10 @@ class OptedIn:
         comments = {queue.job_name(job): job.comment for job in jobs}
         self._known.update({run: detect.asks_for_recovery(comments[run[0]]) for run in new if run[0] in comments})
 
+    def running(self) -> list[str]:
+        """Names of the running jobs that opted in, as of the last look."""
+        return [run[0] for run, opted in self._known.items() if opted]
+
     def nodes(self, partitions: Collection[str]) -> set[str]:
         """Nodes of these partitions that run such a job, as of the last look."""
         return set().union(*(self._nodes.get(partition, ()) for partition in partitions))

@@ -112,7 +112,7 @@ class SlurmWatch:
             try:
                 await self._read_config()
                 await self._look_at_jobs(settings, now)
-                if settings.slurm.probe_interval:
+                if settings.slurm.probe_interval or settings.slurm.hang_after:
                     await self.opted_in.look(self._all.queued.values(), settings.jobs == "all")
             except RecoveryError as exc:  # slurmdbd is down, or there is none: nodes are told all the same
                 self._jobs_trouble = exc

@@ -14,7 +14,8 @@ what is wrong now. A lasting fault is sent again once a minute. While Slurm does
 nothing sent.
 
 Beside it, with signs of life of its own under the name `loss`, nodes that run opted-in jobs are probed every
-`slurm.probe_interval` seconds: a dead one is told before Slurm notices.
+`slurm.probe_interval` seconds: a dead one is told before Slurm notices. Under the name `hang`, logs of running opted-in
+jobs are watched where `slurm.hang_after` says so.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import asyncio
 from typing import Any
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import (
+    hang_watch,
     heartbeat,
     loss_watch,
     settings,
@@ -40,6 +42,7 @@ async def main(queue: asyncio.Queue, args: dict[str, Any]) -> None:
     slurm = AsyncSlurmCli(first.slurm.bin_dir, first.slurm.timeout)
     watch = SlurmWatch(slurm)
     losses = LossWatch(watch, slurm)
+    hangs = hang_watch.HangWatch(watch, slurm)
 
     async def look() -> list[dict[str, Any]]:
         return await watch.look(settings.load(path))
@@ -50,10 +53,14 @@ async def main(queue: asyncio.Queue, args: dict[str, Any]) -> None:
     async def probe() -> list[dict[str, Any]]:
         return await losses.look(settings.load(path))
 
+    async def listen() -> list[dict[str, Any]]:
+        return await hangs.look(settings.load(path))
+
     try:
         await asyncio.gather(
             source.keep_looking(SOURCE, queue, look, interval, heartbeat.writer(first)),
             source.keep_looking(loss_watch.SOURCE, queue, probe, losses.pause, heartbeat.writer(first)),
+            source.keep_looking(hang_watch.SOURCE, queue, listen, hangs.pause, heartbeat.writer(first)),
         )
     finally:
         losses.close()

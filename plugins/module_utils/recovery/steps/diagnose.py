@@ -99,15 +99,9 @@ def _unreadable(work: Work, job: Optional[Job]) -> str:
         return "the job runs again"
     if job.uid is None:
         return "its user is not known"
-    if not _paths(job):
+    if not job.log_paths:
         return "Slurm names no file"
     return "" if _nodes(work, job) else "its nodes are not known"
-
-
-def _paths(job: Job) -> list[str]:
-    """Absolute paths of its log's files, once each; one that Slurm has not filled in is none."""
-    paths = dict.fromkeys(path for path in (job.stderr, job.stdout) if path)
-    return [path for path in paths if path.startswith("/") and "%" not in path and path != os.devnull]
 
 
 def _nodes(work: Work, job: Job) -> list[str]:
@@ -121,7 +115,7 @@ def _requests(asked: Mapping[int, Sequence[str]], jobs: Mapping[int, Job], kib: 
     requests = {}
     for incident, addresses in asked.items():
         job = jobs[incident]
-        words = [word for path in _paths(job) for word in ("--path", os.fsencode(path).hex())]
+        words = [word for path in job.log_paths for word in ("--path", os.fsencode(path).hex())]
         for address in addresses:
             requests[address] = ["job-log", *words, "--uid", str(job.uid), "--kib", str(kib)]
     return requests
