@@ -1,27 +1,24 @@
 # Copyright: mission_control.job_recovery contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whose fault it is: from the findings of a job's log, of the kernel logs of its nodes, and from numbers. Pure.
+"""Whose fault it is: from the findings of a job's log, and of the kernel logs of its nodes. Pure.
 
 A job's log is its user's text, so it proves nothing about a node: whatever it says, no node is taken out of service
-because of it. What it suspects is proved by the kernel log of the node in the same time.
+because of it. What it suspects is proved by the kernel log of the node in the same time. What follows from numbers is
+judged elsewhere: many jobs that fail on one node by `slurm.suspects`, one that fails on many by `recovery.job_runs`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Iterable, Optional, Sequence
+from typing import Optional, Sequence
 
 from .model import (
     ACTIONS,
-    APPLICATION,
-    DRAIN_AND_REPORT,
     FATAL,
     HARDWARE,
     IGNORE,
     NODE_ACTIONS,
     REPORT,
-    RESTART_APP,
     UNKNOWN,
     Diagnosis,
     Finding,
@@ -34,7 +31,6 @@ WINDOW = 600.0
 
 # Xids after which what CUDA tells of memory is no error of the application.
 _MEMORY_XIDS = frozenset(["xid48", "xid79", "xid94", "xid95"])
-_MANY = 3  # jobs, or disjoint sets of nodes
 
 
 def diagnose(
@@ -89,63 +85,3 @@ def _in_window(one: Finding, ended: Optional[float], window: float) -> bool:
     if ended is None:
         return True
     return one.last is not None and (one.first or one.last) - window <= ended <= one.last + window
-
-
-@dataclass(frozen=True)
-class Failure:
-    """One run of a job that failed.
-
-    Attributes:
-        job, user: whose; a job that ran again has one for each run.
-        nodes: where it ran.
-        code: of the finding that decided, or how it ended.
-    """
-
-    job: str
-    user: str
-    nodes: frozenset
-    code: str
-
-
-@dataclass(frozen=True)
-class Culprit:
-    """What many failures have in common: a `node`, a `job`, or nothing (`kind` is empty)."""
-
-    kind: str = ""
-    name: str = ""
-    verdict: str = UNKNOWN
-    action: str = REPORT
-
-
-def by_number(failures: Iterable[Failure], many: int = _MANY) -> Culprit:
-    """One node and many jobs of several users: the node. Many nodes and one job: the application.
-
-    The same fault each time; where both rules hold, or several nodes do, nobody is to blame.
-    """
-    runs = list(failures)
-    nodes = sorted({name for run in runs for name in run.nodes if _fails_all(name, runs, many)})
-    jobs = sorted({run.job for run in runs if _fails_everywhere(run.job, runs)})
-    if len(nodes) == 1 and not jobs:
-        return Culprit("node", nodes[0], HARDWARE, DRAIN_AND_REPORT)
-    if len(jobs) == 1 and not nodes:
-        return Culprit("job", jobs[0], APPLICATION, RESTART_APP)
-    return Culprit()
-
-
-def _fails_all(node: str, runs: Sequence[Failure], many: int) -> bool:
-    """Whether the same fault befell so many jobs of at least two users there, and those jobs share no other node."""
-    here = [run for run in runs if node in run.nodes]
-    for code in {run.code for run in here}:
-        alike = [run for run in here if run.code == code]
-        enough = len({run.job for run in alike}) >= many and len({run.user for run in alike}) > 1
-        if enough and frozenset.intersection(*(run.nodes for run in alike)) == {node}:
-            return True
-    return False
-
-
-def _fails_everywhere(job: str, runs: Sequence[Failure]) -> bool:
-    """Whether one job failed the same way on two sets of nodes that have none in common."""
-    own = [run for run in runs if run.job == job and run.nodes]
-    return any(
-        one.code == other.code and one.nodes.isdisjoint(other.nodes) for one in own for other in own if one is not other
-    )

@@ -1,7 +1,7 @@
 # Copyright: mission_control.job_recovery contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whose fault it is: the job's log beside the node's kernel log, and many failures beside each other."""
+"""Whose fault it is: the job's log beside the node's kernel log."""
 
 from __future__ import annotations
 
@@ -20,12 +20,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.logs.
     UNKNOWN,
     Finding,
 )
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.logs.verdict import (
-    Culprit,
-    Failure,
-    by_number,
-    diagnose,
-)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.logs.verdict import diagnose
 
 
 def _kernel(code: str, verdict: str = HARDWARE, action: str = RESET_GPU, at: Optional[float] = 1000.0) -> Finding:
@@ -77,27 +72,3 @@ def test_diagnosis(line: str, kernel: list, ended: Optional[float], verdict: str
 )
 def test_which_fault_decides(log: str, why: str) -> None:
     assert diagnose(jobs.findings(log)).why == why
-
-
-def _run(job: str, user: str, nodes: str, code: str = "segfault") -> Failure:
-    return Failure(job, user, frozenset(nodes.split()), code)
-
-
-@pytest.mark.parametrize(
-    ("runs", "culprit"),
-    [
-        ([], Culprit()),
-        ([_run("1", "a", "n1"), _run("2", "b", "n1"), _run("3", "a", "n1 n2")],
-         Culprit("node", "n1", HARDWARE, DRAIN_AND_REPORT)),
-        ([_run("1", "a", "n1"), _run("2", "b", "n1")], Culprit()),  # too few
-        ([_run("1", "a", "n1"), _run("2", "a", "n1"), _run("3", "a", "n1")], Culprit()),  # one user's
-        ([_run("1", "a", "n1 n2"), _run("2", "b", "n1 n2"), _run("3", "a", "n1 n2")], Culprit()),  # which of the two
-        ([_run("1", "a", "n1"), _run("2", "b", "n1", "cuda_oom"), _run("3", "c", "n1", "fs_quota")], Culprit()),
-        ([_run("1", "a", "n1"), _run("1", "a", "n2")], Culprit("job", "1", APPLICATION, "restart_app")),
-        ([_run("1", "a", "n1"), _run("1", "a", "n1 n2")], Culprit()),  # n1 both times
-        ([_run("1", "a", "n1"), _run("1", "a", "n2", "cuda_oom")], Culprit()),
-        ([_run("1", "a", "n1"), _run("2", "b", "n1"), _run("3", "c", "n1"), _run("1", "a", "n2")], Culprit()),
-    ],
-)
-def test_numbers(runs: list, culprit: Culprit) -> None:
-    assert by_number(runs) == culprit
