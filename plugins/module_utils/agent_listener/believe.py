@@ -28,13 +28,14 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 SOURCE = "node_agent"
 ROOT = 0
 LASTS = 3600.0  # seconds after which a report that nothing came of is history
+REPORT = "report"  # the remediation
 _GPU_FAMILIES = ("xid", "sxid")
 # The remediation that is suggested; what asks for nothing here is kept and no fault.
 _SUGGESTED = {
     model.RESET_GPU: "reset_gpu",
     model.REBOOT: "reboot_node",
     model.DRAIN_AND_REPORT: "quarantine_node",
-    model.REPORT: "report",
+    model.REPORT: REPORT,
 }
 # What of a report is kept as evidence.
 _EVIDENCE = (
@@ -126,8 +127,8 @@ def suggested(report: Mapping[str, Any]) -> str:
     """The remediation that a report suggests; empty where it asks for none. What is unknown is only reported."""
     remediation = _SUGGESTED.get(report["action"], "")
     if remediation == "reset_gpu" and kind_of(report) != "gpu_fault":
-        return "report"
-    return "report" if remediation and report["verdict"] == model.UNKNOWN else remediation
+        return REPORT
+    return REPORT if remediation and report["verdict"] == model.UNKNOWN else remediation
 
 
 def is_evidence(body: Mapping[str, Any]) -> bool:
@@ -135,19 +136,20 @@ def is_evidence(body: Mapping[str, Any]) -> bool:
     return set(_EVIDENCE) <= set(body)
 
 
-def evidence_of(report: Mapping[str, Any]) -> dict[str, Any]:
-    """What is kept of a report."""
-    return {key: report[key] for key in _EVIDENCE}
+def evidence_of(report: Mapping[str, Any], boot_id: str) -> dict[str, Any]:
+    """What is kept of a report that came in the boot `boot_id`: one of an earlier boot is history from the first."""
+    kept = {key: report[key] for key in _EVIDENCE}
+    return kept if report["boot_id"] == boot_id else {**kept, "earlier_boot": True}
 
 
 def held(machine: Machine, report: Mapping[str, Any], evidence: int, now: float) -> Optional[Held]:
-    """The fault of a report; None where it asks for nothing, or the node has no name that a scheduler knows.
+    """The fault that evidence tells; None where it asks for nothing, is of an earlier boot, or no scheduler's node's.
 
     A report that was long on its way is as old as what it tells.
     """
     remediation = suggested(report)
     name = machine.slurm_name or machine.kubernetes_name
-    if not remediation or not name:
+    if not remediation or not name or report.get("earlier_boot"):
         return None
     return Held(
         machine=machine.name,
@@ -177,6 +179,11 @@ def is_over(fault: Held, since: Since, boot_id: str, now: float) -> bool:
     if since.closed_at is not None and since.closed_at > fault.at:
         return True
     return (since.boot_seen_at or 0.0) > fault.at and since.boot_id not in ("", fault.boot_id)
+
+
+def is_sent_again(fault: Held, since: Since) -> bool:
+    """Whether a fault that lasts is sent once more: not where it was only to be told, or somebody is at work."""
+    return fault.suggested != REPORT and not since.busy
 
 
 def event_of(fault: Held, cluster: str, now: float) -> dict[str, Any]:

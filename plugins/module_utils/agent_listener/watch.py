@@ -10,7 +10,7 @@ import ipaddress
 import logging
 import socket
 import time
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.agent import protocol
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.agent_listener import believe
@@ -44,9 +44,14 @@ _RESOLVE_DEADLINE = 5.0
 
 
 class Book:
-    """The reports in the ledger, and which faults of them last. Blocking: for one thread at a time."""
+    """The reports in the ledger, and which faults of them last. Blocking: for one thread at a time.
 
-    def __init__(self) -> None:
+    Args:
+        steady: seconds that never go back.
+    """
+
+    def __init__(self, steady: Callable[[], float] = time.monotonic) -> None:
+        self._steady = steady
         self._store: Optional[Store] = None
         self._opened_for: Optional[LedgerSettings] = None
         self._machines_at = float("-inf")
@@ -87,7 +92,7 @@ class Book:
         return self._store
 
     def _refresh(self, store: Store) -> None:
-        if time.monotonic() - self._machines_at >= _MACHINES_EVERY:
+        if self._steady() - self._machines_at >= _MACHINES_EVERY:
             known = store.machines.all()
             self.machines = {
                 name: machine
@@ -95,7 +100,7 @@ class Book:
                 for name in (machine.kubernetes_name, machine.slurm_name, machine.name)
                 if name
             }
-            self._machines_at = time.monotonic()
+            self._machines_at = self._steady()
         if not self._restored:
             self._restore(store)
             self._restored = True
@@ -108,39 +113,37 @@ class Book:
                 self._hold(machine, row["body"], row["id"], row["last_at"])
                 self._boots[machine.name] = row["body"]["boot_id"]
 
-    def _hold(self, machine: Machine, report: dict[str, Any], evidence: int, at: float) -> None:
-        fault = believe.held(machine, report, evidence, at)
+    def _hold(self, machine: Machine, body: dict[str, Any], evidence: int, at: float) -> None:
+        fault = believe.held(machine, body, evidence, at)
         if fault is not None:
             self._held[fault.key] = fault
 
     def _keep(self, store: Store, arrival: Arrival, machine: Machine, now: float) -> protocol.Answer:
         message = arrival.message
         self._boots[machine.name] = message.boot_id
-        room = self._rooms.setdefault(machine.name, Bucket(*_REPORTS, time.monotonic()))
+        room = self._rooms.setdefault(machine.name, Bucket(*_REPORTS, self._steady()))
         taken, refused = [], {}
         for each in message.reports:
-            if not room.take(1, time.monotonic()):
+            if not room.take(1, self._steady()):
                 break  # the agent keeps the rest
             try:
                 report = protocol.report_of(each)
             except protocol.Malformed as exc:
                 refused[protocol.id_of(each)] = str(exc)
                 continue
-            self._write(store, machine, report, now)
+            self._write(store, machine, believe.evidence_of(report, message.boot_id), now)
             taken.append(report["id"])
         return protocol.Answer(message.answer, taken, refused)
 
-    def _write(self, store: Store, machine: Machine, report: dict[str, Any], now: float) -> None:
-        body = believe.evidence_of(report)
-        before = self._held.get((machine.name, report["code"], report["device"], report["boot_id"]))
-        if before is not None and store.records.renew(before.evidence, body):
-            self._hold(machine, report, before.evidence, now)
-            return
-        number = store.records.keep("node:" + machine.name, believe.kind_of(report), SOURCE, body)
-        self._hold(machine, report, number, now)
+    def _write(self, store: Store, machine: Machine, body: dict[str, Any], now: float) -> None:
+        before = self._held.get((machine.name, body["code"], body["device"], body["boot_id"]))
+        number = before.evidence if before is not None and store.records.renew(before.evidence, body) else 0
+        if not number:
+            number = store.records.keep("node:" + machine.name, believe.kind_of(body), SOURCE, body)
+        self._hold(machine, body, number, now)
 
     def _events(self, store: Store, cluster: str, now: float) -> list[dict[str, Any]]:
-        due = self._resend.due(list(self._held), time.monotonic())
+        due = self._resend.due(list(self._held), self._steady())
         if not due:
             return []
         since = {
@@ -154,7 +157,7 @@ class Book:
             if believe.is_over(fault, told, self._boots.get(fault.machine, fault.boot_id), now):
                 del self._held[key]
                 self._sent.discard(key)
-            elif not told.busy or key not in self._sent:
+            elif key not in self._sent or believe.is_sent_again(fault, told):
                 self._sent.add(key)
                 events.append(believe.event_of(fault, cluster, now))
         return events

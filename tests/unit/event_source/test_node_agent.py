@@ -293,6 +293,7 @@ async def test_nobody_but_the_controller_acknowledges(site: Site, tmp_path: Path
 
 async def test_an_outage_of_the_ledger_acknowledges_nothing(site: Site, ledger: LedgerSettings) -> None:
     write(site, ledger, unix_socket="/nonexistent/s")
+    await asyncio.sleep(2)  # a look that has begun has the old settings
     kept = report()
     ok, spool, said = await site.deliver(kept)
     assert not ok
@@ -419,6 +420,7 @@ async def test_a_kill_and_a_controller_that_is_away_lose_nothing(
     site: Site, node: Node, ledger: LedgerSettings
 ) -> None:
     write(site, ledger, unix_socket="/nonexistent/s")
+    await asyncio.sleep(2)  # a look that has begun has the old settings
     node.start()
     node.kernel_says(XID79)
     until = asyncio.get_running_loop().time() + 60
