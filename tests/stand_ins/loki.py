@@ -18,9 +18,9 @@ SECOND = 1_000_000_000  # nanoseconds
 _BEHIND, _OLD, _AHEAD = 3600 * SECOND, 7 * 86400 * SECOND, 600 * SECOND
 _LINE = 256 * 1024
 _LABEL = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*\Z")
-_SELECTOR = re.compile(r'\s*\{\s*((?:\w+\s*(?:=|!=)\s*"[^"]*"\s*,?\s*)*)\}\s*((?:\|=\s*"[^"]*"\s*)*)\Z')
-_MATCHER = re.compile(r'(\w+)\s*(=|!=)\s*"([^"]*)"')
-_CONTAINS = re.compile(r'\|=\s*"([^"]*)"')
+_SELECTOR = re.compile(r'\s*\{\s*((?:\w+\s*(?:=~|=|!=)\s*"[^"]*"\s*,?\s*)*)\}\s*((?:\|[=~]\s*"[^"]*"\s*)*)\Z')
+_MATCHER = re.compile(r'(\w+)\s*(=~|=|!=)\s*"([^"]*)"')
+_FILTER = re.compile(r'\|([=~])\s*"([^"]*)"')
 
 
 class _Bad(Exception):
@@ -104,7 +104,7 @@ class LokiStandIn(StandIn):
         return Answer(204)
 
     def _query(self, request: Request, streams: dict[Stream, set[Entry]]) -> Answer:
-        matchers, words = _selector(request.query.get("query", [""])[0])
+        matchers, filters = _selector(request.query.get("query", [""])[0])
         now = int(self._clock() * SECOND)
         start = int(request.query.get("start", [now - 3600 * SECOND])[0])
         end = int(request.query.get("end", [now])[0])
@@ -118,9 +118,9 @@ class LokiStandIn(StandIn):
         found = [
             (stream, entry)
             for stream, entries in streams.items()
-            if all((dict(stream).get(name, "") == value) is equal for name, equal, value in matchers)
+            if all(_matches(dict(stream).get(name, ""), sign, value) for name, sign, value in matchers)
             for entry in entries
-            if start <= entry.at < end and all(word in entry.line for word in words)
+            if start <= entry.at < end and all(one.search(entry.line) for one in filters)
         ]
         forward = request.query.get("direction", ["backward"])[0] == "forward"
         found.sort(key=lambda pair: pair[1].at, reverse=not forward)
@@ -162,11 +162,18 @@ def _trouble(entry: Entry, newest: int, now: int) -> str:
     return ""
 
 
-def _selector(query: str) -> tuple[list[tuple[str, bool, str]], list[str]]:
+def _selector(query: str) -> tuple[list[tuple[str, str, str]], list[re.Pattern[str]]]:
     match = _SELECTOR.match(query)
     if match is None:
         raise _Bad("parse error : syntax error: unexpected IDENTIFIER")
-    matchers = [(name, sign == "=", value) for name, sign, value in _MATCHER.findall(match.group(1))]
-    if not any(equal and value for _name, equal, value in matchers):
+    matchers = _MATCHER.findall(match.group(1))
+    if not any(sign != "!=" and not _matches("", sign, value) for _name, sign, value in matchers):
         raise _Bad("queries require at least one regexp or equality matcher that does not have an empty value")
-    return matchers, _CONTAINS.findall(match.group(2))
+    filters = _FILTER.findall(match.group(2))
+    return matchers, [re.compile(text if sign == "~" else re.escape(text)) for sign, text in filters]
+
+
+def _matches(value: str, sign: str, wanted: str) -> bool:
+    if sign == "=~":
+        return re.fullmatch(wanted, value) is not None
+    return (value == wanted) is (sign == "=")

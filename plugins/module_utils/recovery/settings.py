@@ -240,6 +240,29 @@ class Limits:
     health_timeout: float = 60.0
 
 
+KERNEL, JOB_LOG = LOKI_READS = ("kernel", "job")
+
+
+@dataclass(frozen=True)
+class LokiQuery:
+    """One LogQL query for lines, and what reads them: the kernel logs of nodes (`kernel`), or those of jobs (`job`)."""
+
+    name: str = ""
+    query: str = ""
+    reads: str = KERNEL
+
+
+@dataclass(frozen=True)
+class LokiLabels:
+    """The labels that name what a line is about; of several the first that a stream has counts."""
+
+    node: tuple[str, ...] = ("node_name", "node", "nodename", "hostname", "host")
+    slurm_job: tuple[str, ...] = ("slurm_job_id",)
+    namespace: tuple[str, ...] = ("namespace",)
+    kubernetes_job: tuple[str, ...] = ("job_name",)
+    container: tuple[str, ...] = ("pod", "container", "container_name", "filename")  # whose lines are no kernel's
+
+
 @dataclass(frozen=True)
 class LokiSettings:
     """Loki; not used where `url` is empty. `credentials_file` holds `user:password` (mode 0600)."""
@@ -251,6 +274,10 @@ class LokiSettings:
     tenant: str = ""
     timeout: float = 10.0
     ship: bool = True  # whether what happens is told to it
+    watch: bool = False  # whether faults are looked for in it
+    queries: tuple[LokiQuery, ...] = ()  # empty: those of `loki.queries`
+    labels: LokiLabels = field(default_factory=LokiLabels)
+    lateness: float = 120.0  # seconds that a line may come late
 
 
 # What people may be told of an incident.
@@ -333,6 +360,7 @@ def parse(data: Any) -> Settings:
     for state in JOB_ENDS:
         _one_of("job_ends.%s" % state, settings.job_ends.of(state), (REQUEUE, REPORT))
     _check_kubernetes(settings.kubernetes)
+    _check_loki(settings.loki)
     for state in settings.notify.states:
         _one_of("notify.states", state, NOTICES)
     if settings.agents.port > 65535:
@@ -361,6 +389,16 @@ def _check_kubernetes(chosen: KubernetesSettings) -> None:
                 "settings: kubernetes.owners: %r is %r" % (row.kind, row.care),
                 "name a kind, and one of %s" % ", ".join(OWNER_CARES),
             )
+
+
+def _check_loki(chosen: LokiSettings) -> None:
+    names = [row.name for row in chosen.queries]
+    if len(set(names)) != len(names):
+        raise BadInput("settings: loki.queries: two have the same name")
+    for row in chosen.queries:
+        if not row.name.isidentifier() or not row.query:
+            raise BadInput("settings: loki.queries: %r" % row.name, "give a name of letters and digits, and a query")
+        _one_of("loki.queries: reads of %s" % row.name, row.reads, LOKI_READS)
 
 
 def _check_sign(sign: NodeSign) -> None:

@@ -42,7 +42,8 @@ class Canary:
 def expected(settings: Settings) -> list[str]:
     """The sources that a site with these settings has."""
     slurm = ["slurm", "loss"] if settings.slurm.enabled else []
-    return [*slurm, *(["kubernetes"] if settings.kubernetes.kubeconfig else []), "ledger"]
+    loki = ["loki"] if settings.loki.url and settings.loki.watch else []
+    return [*slurm, *(["kubernetes"] if settings.kubernetes.kubeconfig else []), *loki, "ledger"]
 
 
 def judge(

@@ -26,6 +26,7 @@ FAULT, REFUSAL, STEP, OUTCOME, COMMAND = KINDS = ("fault", "refusal", "step", "o
 # How an incident ended. ENDED: the trouble went without us, or nothing was done about it.
 RECOVERED, LEFT_TO_A_PERSON, ENDED = "recovered", "escalated", "ended"
 REFUSED = "refused"
+JOB_LABEL = "job-recovery"  # of all our streams in Loki
 OUTCOMES = (RECOVERED, LEFT_TO_A_PERSON, ENDED, REFUSED)
 
 _MAX_TEXT = 2000  # characters, after escaping

@@ -30,10 +30,9 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.show.
     Gatherer,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.show.ledger_session import LedgerSession
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.show.lines import micros
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.show.lines import JOB_LABEL, micros
 
 SINK = "loki"
-JOB_LABEL = "job-recovery"
 MAX_ENTRIES = 500  # in one push
 MAX_BYTES = 1000000  # of text in one push; Loki takes 4 MB
 _EXPIRE_EVERY = 3600.0

@@ -29,7 +29,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 
 EDA = Path(__file__).parents[3] / "extensions/eda"
-NAMES = ("slurm", "kubernetes", "node_agent", "ledger")
+NAMES = ("slurm", "kubernetes", "node_agent", "loki", "ledger")
 SINFO = """#!%s -IS
 import pathlib, re, sys
 if not (pathlib.Path(__file__).parent / "up").exists():
