@@ -160,6 +160,15 @@ class Wish:
 
 
 @dataclass(frozen=True)
+class Forced:
+    """Kubernetes was told to give up pods of a node without its kubelet; `power`: the node's, at this moment."""
+
+    at: float
+    node: str
+    power: str
+
+
+@dataclass(frozen=True)
 class Record:
     """All that the witnesses of one run told.
 
@@ -181,6 +190,7 @@ class Record:
     rows: tuple[Row, ...] = ()
     stops: tuple[Stop, ...] = ()
     wishes: tuple[Wish, ...] = ()
+    forced: tuple[Forced, ...] = ()
     allowed: tuple[tuple[int, int], ...] = ()
     most_held: Optional[int] = None
     stopped_services: tuple[str, ...] = ()

@@ -229,6 +229,15 @@ def no_wish_is_overruled(record: Record) -> list[str]:
     ]
 
 
+def nothing_forced_on_a_living_node(record: Record) -> list[str]:
+    """Pods are given up without their kubelet only while their node is off, as the node's own hardware knows it."""
+    return [
+        "pods of %s were given up at %s, and its power was %s" % (forced.node, forced.at, forced.power)
+        for forced in record.forced
+        if forced.power != "Off"
+    ]
+
+
 def our_number(reason: str) -> Optional[int]:
     """The incident whose reason this is, None for anybody else's."""
     told = OUR_REASON.match(reason)
@@ -282,5 +291,6 @@ INVARIANTS: dict[str, Callable[[Record], list[str]]] = {
         no_target_with_two_incidents,
         nothing_done_while_stopped,
         no_wish_is_overruled,
+        nothing_forced_on_a_living_node,
     )
 }

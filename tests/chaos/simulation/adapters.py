@@ -211,19 +211,26 @@ class Shell:
         return self._ctld.hardware.machines[address.partition("ssh-")[2]]
 
     def _probe(self, machine: Machine, _request: cli.Request) -> dict[str, Any]:
-        active = "active" if machine.slurmd else "failed"
         return {
             "boot_id": machine.boot_id,
             "machine_id": machine.machine_id,
             "hostname": machine.name,
             "uptime": self._ctld.clock.time() - machine.booted_at,
-            "units": {"slurmd.service": {"active": active, "load": "loaded"}},
+            "units": {
+                unit: {"active": "active" if alive else "failed", "load": "loaded"}
+                for unit, alive in (("slurmd.service", machine.slurmd), ("kubelet.service", machine.kubelet))
+                if alive is not None
+            },
         }
 
     def _restart(self, machine: Machine, _request: cli.Request) -> dict[str, Any]:
-        changed = [] if machine.slurmd else ["slurmd.service"]
-        if changed:
+        changed = []
+        if not machine.slurmd:
             self._ctld.hardware.start_slurmd(machine.name)
+            changed.append("slurmd.service")
+        if machine.kubelet is False:
+            self._ctld.hardware.set_kubelet(machine.name, True)
+            changed.append("kubelet.service")
         return {"changed": changed, "units": {}}
 
     def _reboot(self, machine: Machine, request: cli.Request) -> dict[str, Any]:

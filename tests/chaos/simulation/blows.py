@@ -70,6 +70,21 @@ def _kill_slurmd(site: Site, blow: Blow) -> None:
     site.hardware.kill_slurmd(blow.target)
 
 
+def _kill_kubelet(site: Site, blow: Blow) -> None:
+    machine = site.hardware.machines[blow.target]
+    if machine.up and machine.kubelet:
+        site.break_(blow.target, lambda: machine.kubelet is True)
+        site.hardware.set_kubelet(blow.target, False)
+
+
+def _sick(site: Site, blow: Blow) -> None:
+    """An agent on the node says that its kernel has a fault; a reboot repairs it."""
+    if site.hardware.machines[blow.target].up:
+        _broken_until_boot(site, blow.target)
+        site.hardware.machines[blow.target].sick = True
+        site.kubernetes.report_sick(blow.target)
+
+
 def _drained(site: Site, blow: Blow) -> None:
     """Slurm drains it after an error; a reboot repairs it, once its jobs have ended."""
     _broken_until_boot(site, blow.target, fatal=False)
@@ -121,6 +136,20 @@ def _slurmctld(state: str) -> Callable[[Site, Blow], None]:
         site.clock.after(blow.seconds, lambda: setattr(site.slurm, "state", UP))
 
     return blow_of
+
+
+def _api(state: str) -> Callable[[Site, Blow], None]:
+    def blow_of(site: Site, blow: Blow) -> None:
+        site.api.state = state
+        site.clock.after(blow.seconds, lambda: setattr(site.api, "state", UP))
+
+    return blow_of
+
+
+def _budget(site: Site, blow: Blow) -> None:
+    """A disruption budget allows no eviction for a while."""
+    site.kubernetes.budget = True
+    site.clock.after(blow.seconds, lambda: setattr(site.kubernetes, "budget", False))
 
 
 def _ledger(trouble: str) -> Callable[[Site, Blow], None]:
@@ -198,6 +227,24 @@ def _person_drains(site: Site, blow: Blow) -> None:
     site.drain_by_person(blow.target, "alice looks at the fans")
 
 
+def _person_cordons(site: Site, blow: Blow) -> None:
+    site.cordon_by_person(blow.target)
+
+
+def _person_uncordons(site: Site, blow: Blow) -> None:
+    site.uncordon_by_person(blow.target)
+
+
+def _person_switches_on(site: Site, blow: Blow) -> None:
+    """At the node itself."""
+    site.hardware.set_power(blow.target, "On")
+
+
+def _node_readded(site: Site, blow: Blow) -> None:
+    """A person deletes the Node object; its kubelet registers it again, once it lives."""
+    site.delete_node_by_person(blow.target)
+
+
 BLOWS: dict[str, Callable[[Site, Blow], None]] = {
     "freeze": _freeze,
     "power_loss": _power_loss,
@@ -225,7 +272,18 @@ BLOWS: dict[str, Callable[[Site, Blow], None]] = {
     "late_drain": _late_drain,
     "stop": _stop,
     "person_drains": _person_drains,
+    "kill_kubelet": _kill_kubelet,
+    "sick": _sick,
+    "api_down": _api(DOWN),
+    "api_hung": _api(HUNG),
+    "budget": _budget,
+    "person_cordons": _person_cordons,
+    "person_uncordons": _person_uncordons,
+    "person_switches_on": _person_switches_on,
+    "node_readded": _node_readded,
 }
+POD_NODE_FAULTS = ("kill_kubelet", "sick")
+POD_TROUBLES = ("api_down", "api_hung", "budget", "person_cordons", "person_uncordons", "node_readded")
 NODE_FAULTS = ("freeze", "freeze", "power_loss", "cut", "kill_slurmd", "drained", "gpu_fault", "gpu_stuck")
 TROUBLES = (
     "slurmctld_down", "slurmctld_hung", "ledger_gone", "ledger_read_only", "ledger_full", "ledger_slow", "bmc_slow",

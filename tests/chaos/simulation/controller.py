@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Iterator
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.sight import KubernetesSight
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import frame, incident
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.dispatch import LedgerWatch
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import Settings
@@ -49,6 +50,7 @@ class Controller:
         self.down = False
         self._engine = Process(self.name, "engine of %s" % self.name, step=ENGINE)
         self._slurm = SlurmWatch(AsyncSlurm(self.site.slurm), self.site.clock.time, self.site.clock.time)
+        self._kubernetes = KubernetesSight(self.site.clock.time, self.site.clock.time)
         self._ledger = LedgerWatch(self.site.tools, self.site.clock.time, self.site.clock.time)
         self._stopped = False
         self.owed: list[dict[str, Any]] = []  # events that reach the rulebook besides those of its sources
@@ -75,6 +77,7 @@ class Controller:
     def _died(self, exc: Died) -> None:
         """The engine is gone, and with it what it had started; the service manager starts it again."""
         self._ledger.close()
+        self._kubernetes.close()
         self.down = True
         for process in self.site.points.stack:
             process.dead = process.dead or process.controller == self.name
@@ -84,7 +87,7 @@ class Controller:
         self._stopped = True  # while the engine looks, or is stopped in a look, it looks at nothing else
         try:
             with self._lives(self._engine):
-                return [*self._slurm_events(), *self._ledger_events()]
+                return [*self._slurm_events(), *self._kubernetes_events(), *self._ledger_events()]
         finally:
             self._stopped = False
 
@@ -99,6 +102,12 @@ class Controller:
         except RecoveryError:
             return []
         raise AssertionError("the simulated source waited for something")
+
+    def _kubernetes_events(self) -> list[dict[str, Any]]:
+        try:
+            return self._kubernetes.look(self.settings)
+        except RecoveryError:
+            return []
 
     def _ledger_events(self) -> list[dict[str, Any]]:
         try:

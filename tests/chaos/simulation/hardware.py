@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, field
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 from ..facts import Boot, Reset, Switch
 from .clock import Clock
@@ -83,6 +83,8 @@ class Machine:
     frozen: bool = False
     cut: bool = False
     slurmd: bool = True
+    kubelet: Optional[bool] = None  # None: the node is not in Kubernetes
+    sick: bool = False  # its kernel has a fault that only a boot ends
     boots: int = 0
     processes: list[Process] = field(default_factory=list)
     spool: set[int] = field(default_factory=set)
@@ -97,12 +99,16 @@ class Machine:
     def slurmd_answers(self) -> bool:
         return self.reachable and self.slurmd
 
+    @property
+    def kubelet_answers(self) -> bool:
+        return self.reachable and self.kubelet is True
+
 
 class Hardware:
     """All machines and BMCs.
 
     Args:
-        changed: called with a machine's name when slurmd may have begun or ended to answer.
+        changed: called with a machine's name when slurmd or the kubelet may have begun or ended to answer.
         ended: called with a process that is gone, and its machine's name.
     """
 
@@ -113,8 +119,21 @@ class Hardware:
         self.boots: list[Boot] = []
         self.switches: list[Switch] = []
         self.resets: list[Reset] = []
-        self._changed, self._ended = changed, ended
+        self._listening, self._mourning = [changed], [ended]
         self._pid = 1000
+
+    def follow(self, changed: Callable[[str], None], ended: Callable[[Process, str], None]) -> None:
+        """Somebody else wants to know the same."""
+        self._listening.append(changed)
+        self._mourning.append(ended)
+
+    def _changed(self, name: str) -> None:
+        for tell in self._listening:
+            tell(name)
+
+    def _ended(self, process: Process, name: str) -> None:
+        for tell in self._mourning:
+            tell(process, name)
 
     def add(self, name: str) -> Machine:
         """A machine that is up since an hour, with a BMC."""
@@ -151,6 +170,11 @@ class Hardware:
         """As systemd does."""
         machine = self.machines[name]
         machine.slurmd, machine.slurmd_started_at = True, self.clock.time()
+        self._changed(name)
+
+    def set_kubelet(self, name: str, alive: bool) -> None:
+        """It dies alone, or systemd starts it; pods go on."""
+        self.machines[name].kubelet = alive
         self._changed(name)
 
     def set_power(self, name: str, level: str) -> None:
@@ -203,7 +227,8 @@ class Hardware:
         return [process.pid for process in doomed]
 
     def _go_down(self, machine: Machine) -> None:
-        machine.up = machine.frozen = machine.slurmd = False
+        machine.up = machine.frozen = machine.slurmd = machine.sick = False
+        machine.kubelet = None if machine.kubelet is None else False
         self.end(machine.name, lambda _process: True)
         self._changed(machine.name)
 
@@ -217,6 +242,7 @@ class Hardware:
             now = self.clock.time()
             machine.up, machine.booted_at, machine.boot_id = True, now, _boot_id(machine.name, boot)
             machine.slurmd, machine.slurmd_started_at = True, now + 1
+            machine.kubelet = None if machine.kubelet is None else True
             machine.spool.clear()  # systemd-tmpfiles
             machine.gpu = Gpu()
             self.boots.append(Boot(now, machine.name, machine.boot_id))

@@ -17,6 +17,7 @@ from typing import Any, Callable, Iterable, Optional
 
 import pytest
 from ansible_collections.mission_control.job_recovery.plugins.module_utils import parallel
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import sight
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import (
     dispatch,
     frame,
@@ -27,9 +28,11 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import Target, build_event
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import (
+    KubernetesSettings,
     LedgerSettings,
     Limits,
     NodeSettings,
+    NodeSign,
     Scope,
     Settings,
 )
@@ -44,8 +47,10 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm
 
 from ..facts import Breakage, Record, Stop, Wish, row_of
 from .adapters import DEVICE, Bmcs, Shell, Slurm
+from .api import ApiClient, Mirror
 from .clock import Clock
 from .controller import Controller
+from .kubernetes import CORDONED, NAMESPACE, SICK, Gang, Kubernetes
 from .ledger import Ledger
 from .slurmctld import Slurmctld, Wanted
 from .strikes import Points, Process
@@ -59,9 +64,15 @@ LIMITS = Limits(
 
 
 class Site:
-    """See the module. `patch` puts the simulated clock and adapters in place of the real ones."""
+    """See the module. `patch` puts the simulated clock and adapters in place of the real ones.
 
-    def __init__(self, ledger: LedgerSettings, folder: Path, patch: pytest.MonkeyPatch, **limits: Any) -> None:
+    Args:
+        both: the nodes are in Kubernetes, too.
+    """
+
+    def __init__(
+        self, ledger: LedgerSettings, folder: Path, patch: pytest.MonkeyPatch, both: bool = False, **limits: Any
+    ) -> None:
         self.clock = Clock()
         self.points = Points(self._pause)
         self.ledger = Ledger(ledger, self.clock, self.points)
@@ -69,6 +80,10 @@ class Site:
         self.hardware = self.ctld.hardware
         self.slurm = Slurm(self.ctld, self.points)
         self.shell, self.bmcs = Shell(self.ctld, self.points), Bmcs(self.ctld, self.points)
+        self.kubernetes = Kubernetes(self.clock, self.hardware)
+        self.hardware.follow(self.kubernetes.heard, self.kubernetes.process_ended)
+        self.api = ApiClient(self.kubernetes, self.points)
+        self.both = both
         self.breakages: list[Breakage] = []
         self._mending: dict[int, Callable[[], bool]] = {}
         self.stops: list[Stop] = []
@@ -88,10 +103,13 @@ class Site:
         with self.ledger.open() as store:
             for name in names:
                 self.ctld.add_node(name)
+                if self.both:
+                    self.kubernetes.add_node(name)
                 machine = self.hardware.machines[name]
+                pods = name if self.both else ""
                 store.machines.put(
                     Machine(
-                        name, name, "", "ssh-" + name, "https://bmc/redfish/v1/Systems/" + name, machine.uuid,
+                        name, name, pods, "ssh-" + name, "https://bmc/redfish/v1/Systems/" + name, machine.uuid,
                         machine.machine_id, machine.boot_id, self.clock.time(),
                     )
                 )  # fmt: skip
@@ -100,6 +118,10 @@ class Site:
     def submit(self, number: int, nodes: int = 1, seconds: float = 150.0, fails: int = 0, allowed: int = 3) -> None:
         """A job that opted in."""
         self.ctld.submit(number, Wanted(nodes, seconds, fails, allowed), OPT_IN % allowed)
+
+    def submit_gang(self, gang: Gang) -> None:
+        """A Kubernetes Job that opted in."""
+        self.kubernetes.submit(gang)
 
     def second_controller(self) -> None:
         """Somebody starts another one on another host."""
@@ -110,8 +132,12 @@ class Site:
         state_dir.mkdir(exist_ok=True)
         settings = Settings(
             cluster="lab", mode="act", stop_file=str(state_dir / "STOP"), state_dir=str(state_dir),
-            scope=Scope(partitions=("main",)), ledger=self.ledger.settings, limits=self._limits,
-            nodes=NodeSettings(evidence_kib=0, job_log_kib=0),
+            scope=Scope(partitions=("main",), namespaces=(NAMESPACE,)), ledger=self.ledger.settings,
+            limits=self._limits, nodes=NodeSettings(evidence_kib=0, job_log_kib=0),
+            kubernetes=KubernetesSettings(
+                kubeconfig="simulated" if self.both else "", eviction_timeout=60.0,
+                node_signs=(NodeSign(condition=SICK, remediation="reboot_node"),),
+            ),
         )  # fmt: skip
         return Controller(name, settings, self)
 
@@ -145,6 +171,25 @@ class Site:
         """A person takes a node, whoever has it."""
         self.ctld.update_node([name], "DRAIN", reason, "alice")
         self.wishes.append(Wish(self.clock.time(), name, reason))
+
+    def cordon_by_person(self, name: str) -> None:
+        """A person takes a node in Kubernetes, whoever has it."""
+        self.kubernetes.cordon_by_person(name, False)
+        self.kubernetes.cordon_by_person(name, True)
+        self.wishes.append(Wish(self.clock.time(), name, CORDONED))
+
+    def uncordon_by_person(self, name: str) -> None:
+        """A person gives a node back, whoever has it."""
+        self.kubernetes.cordon_by_person(name, False)
+        self._cordon_is_over(name)
+
+    def delete_node_by_person(self, name: str) -> None:
+        """A person deletes the Node object, and with it whatever cordon it had."""
+        self.kubernetes.delete_node(name)
+        self._cordon_is_over(name)
+
+    def _cordon_is_over(self, name: str) -> None:
+        self.wishes = [wish for wish in self.wishes if (wish.node, wish.reason) != (name, CORDONED)]
 
     def storm(self, name: str, times: int) -> None:
         """The rulebook gets one fault of a node so many times."""
@@ -192,7 +237,8 @@ class Site:
 
     def _goes_on(self) -> bool:
         live = self.ledger.rows("SELECT id FROM incidents WHERE state IN ('open', 'waiting')")
-        return bool(live) or any(job.state in ("RUNNING", "PENDING") for job in self.ctld.jobs.values())
+        slurm = any(job.state in ("RUNNING", "PENDING") for job in self.ctld.jobs.values())
+        return bool(live) or slurm or self.kubernetes.goes_on()
 
     def _pause(self, process: Process, seconds: float) -> None:
         """A process sleeps, everything else goes on."""
@@ -215,7 +261,8 @@ class Site:
     def tools(self, settings: Settings, guard: Any = None, machines: Any = None) -> Tools:
         """Stands in for `make_tools`."""
         known = machines or (lambda _names: {})
-        return Tools(settings, self.slurm, None, self.shell, self.bmcs, guard, self.clock.time, known)
+        api = self.api if self.both else None
+        return Tools(settings, self.slurm, api, self.shell, self.bmcs, guard, self.clock.time, known)
 
     def is_dead(self, told: str) -> bool:
         return self.deaths_are_seen and told in self.dead
@@ -232,13 +279,17 @@ class Site:
             breakages=tuple(self.breakages),
             boots=tuple(self.hardware.boots),
             switches=tuple(self.hardware.switches),
-            lives=self.ctld.lives(),
-            requeues=tuple(self.ctld.requeues),
-            holds=tuple(self.ctld.holds),
+            lives=(*self.ctld.lives(), *self.kubernetes.lives()),
+            requeues=(*self.ctld.requeues, *self.kubernetes.requeues),
+            holds=(*self.ctld.holds, *self.kubernetes.holds),
             rows=tuple(rows),
             stops=tuple(self.stops),
             wishes=tuple(self.wishes),
-            allowed=tuple((job, wanted.allowed) for job, wanted in self.ctld.wanted.items()),
+            forced=tuple(self.kubernetes.forced),
+            allowed=(
+                *((job, wanted.allowed) for job, wanted in self.ctld.wanted.items()),
+                *((gang.number, gang.allowed) for gang in self.kubernetes.gangs.values()),
+            ),
             most_held=most_held,
             resets=tuple(self.hardware.resets),
             stopped_services=tuple(
@@ -279,6 +330,8 @@ def _put_in_place(site: Site, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(change, "__defaults__", bound)
     for real, simulated in ours.items():
         patch.setattr(time, real.__name__, simulated)
+    patch.setattr(sight, "Mirror", Mirror)
+    patch.setattr(sight, "KubernetesClient", lambda *_args, **_named: site.api)
     for module in (observe, parallel, common):
         patch.setattr(module, "ThreadPoolExecutor", _AtOnce)
     for module in (incident, frame, dispatch):

@@ -136,6 +136,8 @@ class Slurmctld:
 
     def _is_given_up(self, process: Process) -> bool:
         """A process of a run that Slurm took for lost: slurmd ends it when it is heard again."""
+        if process.job not in self.jobs:
+            return False  # a pod's
         run = self._run_of(process.job)
         return not process.orphan and (run is None or run.number != process.run)
 

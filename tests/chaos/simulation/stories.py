@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Callable, Mapping, Optional
+from typing import Any, Callable, Mapping, Optional, Sequence
 
 import pytest
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import plans
@@ -18,6 +18,7 @@ from ..facts import Record
 from . import blows
 from .blows import Blow
 from .controller import CLAIM, ENGINE, RELEASE
+from .kubernetes import Gang
 from .ledger import empty
 from .site import Site
 from .strikes import ACT, ACTED, HEAD, KILL, PAUSE, SQL, Strike
@@ -39,6 +40,7 @@ class Story:
     """What happens.
 
     Attributes:
+        gangs: Jobs of Kubernetes; where there is one, all nodes are in Kubernetes, too.
         deaths_are_seen: the recovery may tell that a run's processes are dead (on its own host).
         limits: changes to the settings' limits.
         most_held: see `Record`.
@@ -49,6 +51,7 @@ class Story:
     name: str
     nodes: int = 4
     jobs: tuple[JobPlan, ...] = (JobPlan(7, 2), JobPlan(8))
+    gangs: tuple[Gang, ...] = ()
     blows: tuple[Blow, ...] = ()
     strikes: tuple[Strike, ...] = ()
     deaths_are_seen: bool = True
@@ -63,7 +66,7 @@ class Story:
     def words(self) -> str:
         """The whole story for a person who has to find out what went wrong."""
         happens = [str(each) for each in (*sorted(self.blows, key=lambda blow: blow.at), *self.strikes)]
-        return "\n  ".join([self.name, *map(str, self.jobs), *happens])
+        return "\n  ".join([self.name, *map(str, (*self.jobs, *self.gangs)), *happens])
 
 
 def tell(story: Story, ledger: LedgerSettings, folder: Path, then: Optional[Callable[[Site], None]] = None) -> Record:
@@ -74,12 +77,14 @@ def tell(story: Story, ledger: LedgerSettings, folder: Path, then: Optional[Call
     """
     empty(ledger)
     with pytest.MonkeyPatch.context() as patch:
-        site = Site(ledger, folder, patch, **story.limits)
+        site = Site(ledger, folder, patch, bool(story.gangs), **story.limits)
         try:
             site.deaths_are_seen = story.deaths_are_seen
             site.add_nodes(story.nodes)
             for job in story.jobs:
                 site.submit(job.number, job.nodes, job.seconds, job.fails, job.allowed)
+            for gang in story.gangs:
+                site.submit_gang(gang)
             site.points.strikes = list(story.strikes)
             for blow in story.blows:
                 site.clock.after(blow.at, lambda blow=blow: blows.strike(site, blow))
@@ -102,6 +107,8 @@ BOUNDARIES = (
     Story("a GPU that needs a reset", jobs=(JobPlan(7, 2, 60.0),), blows=(Blow(10, "gpu_fault", "node1"),)),
     Story("a GPU that a reset does not help", jobs=(JobPlan(7, 2, 60.0),), blows=(Blow(10, "gpu_stuck", "node1"),)),
     Story("a node that Slurm drains", jobs=(JobPlan(7, 2, 60.0),), blows=(Blow(10, "drained", "node1"),)),
+    Story("a frozen node under a gang of pods", jobs=(), gangs=(Gang(101),), blows=(Blow(10, "freeze", "node1"),)),
+    Story("a sick node under a gang of pods", jobs=(), gangs=(Gang(101),), blows=(Blow(10, "sick", "node1"),)),
 )
 
 
@@ -137,7 +144,20 @@ def any_story(seed: int) -> Story:
     happens = [_any_fault(chance, nodes, jobs) for _fault in range(chance.randint(1, 3))]
     happens += [_any_trouble(chance, nodes) for _trouble in range(chance.choice((0, 1, 1, 2)))]
     strikes = tuple(_any_strike(chance) for _strike in range(chance.randint(0, 4)))
-    return Story("seed %d" % seed, nodes, jobs, tuple(happens), strikes, chance.random() < 0.5)
+    seen = chance.random() < 0.5
+    gangs = tuple(_any_gang(chance, number) for number in range(101, 101 + chance.choice((0, 0, 1, 2))))
+    if gangs:
+        happens += [_any_of(chance, blows.POD_NODE_FAULTS, nodes) for _fault in range(chance.choice((0, 1)))]
+        happens += [_any_of(chance, blows.POD_TROUBLES, nodes) for _trouble in range(chance.choice((0, 1, 1, 2)))]
+    return Story("seed %d" % seed, nodes, jobs, gangs, tuple(happens), strikes, seen)
+
+
+def _any_gang(chance: random.Random, number: int) -> Gang:
+    return Gang(number, chance.randint(1, 2), chance.uniform(40, 150), chance.randint(1, 3))
+
+
+def _any_of(chance: random.Random, kinds: Sequence[str], nodes: int) -> Blow:
+    return Blow(chance.uniform(1, 90), chance.choice(kinds), "node%d" % chance.randint(1, nodes), chance.uniform(3, 70))
 
 
 def _any_job(chance: random.Random, number: int) -> JobPlan:

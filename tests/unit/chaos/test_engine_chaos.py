@@ -17,6 +17,8 @@ from ansible_collections.mission_control.job_recovery.tests.chaos import invaria
 from ansible_collections.mission_control.job_recovery.tests.chaos.simulation.blows import (
     BLOWS,
     NODE_FAULTS,
+    POD_NODE_FAULTS,
+    POD_TROUBLES,
     TROUBLES,
     Blow,
 )
@@ -66,7 +68,7 @@ def test_the_same_seed_tells_the_same_story(ledger: LedgerSettings, tmp_path: Pa
 
 
 def test_whatever_stories_are_made_of_is_there() -> None:
-    assert set(NODE_FAULTS + TROUBLES) <= set(BLOWS)
+    assert set(NODE_FAULTS + TROUBLES + POD_NODE_FAULTS + POD_TROUBLES) <= set(BLOWS)
 
 
 def test_a_storm_of_duplicates_makes_one_incident(ledger: LedgerSettings, tmp_path: Path) -> None:

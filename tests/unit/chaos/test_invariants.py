@@ -19,6 +19,7 @@ from ansible_collections.mission_control.job_recovery.tests.chaos.facts import (
     WAITING,
     Boot,
     Breakage,
+    Forced,
     Hold,
     Life,
     Record,
@@ -89,6 +90,7 @@ BROKEN = (
     ("nothing_done_while_stopped", "stops", (Stop(7, 600),)),
     ("nothing_done_while_stopped", "stops", (Stop(1),)),
     ("no_wish_is_overruled", "wishes", (Wish(30, "node1", "bob has it"),)),
+    ("nothing_forced_on_a_living_node", "forced", (Forced(15, "node1", "On"),)),
 )
 
 KEPT = (
@@ -105,6 +107,7 @@ KEPT = (
     ("rows", (replace(ROW, state=WAITING, wait_until=1200.0),)),
     ("holds", (Hold(5, "node1", OURS, 50), Hold(30, "node2", "bob: fans"))),
     ("stops", (Stop(9.0, 11.0),)),
+    ("forced", (Forced(15, "node1", "Off"),)),
 )
 
 

@@ -9,11 +9,18 @@ without the protection, when the named one must not.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Callable
 
 import pytest
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import (
+    detect as kubernetes_detect,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import (
+    jobs as kubernetes_jobs,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import nodes
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.power import redfish
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import (
     dispatch,
@@ -36,11 +43,13 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     fence,
     free_jobs,
     gpu_clients,
+    release_pods,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import job_state, node_state, reasons
 from ansible_collections.mission_control.job_recovery.tests.chaos import invariants
 from ansible_collections.mission_control.job_recovery.tests.chaos.simulation import adapters
 from ansible_collections.mission_control.job_recovery.tests.chaos.simulation.blows import Blow
+from ansible_collections.mission_control.job_recovery.tests.chaos.simulation.kubernetes import Gang
 from ansible_collections.mission_control.job_recovery.tests.chaos.simulation.stories import JobPlan, Story, tell
 from ansible_collections.mission_control.job_recovery.tests.chaos.simulation.strikes import KILL, PAUSE, Strike
 
@@ -140,6 +149,17 @@ def _off_is_believed(patch: Patch) -> None:
     """The BMC took the request, so the node is off."""
     read = redfish.PowerState("Off", "")
     patch.setattr(redfish.Power, "await_level", lambda *_args: read)
+
+
+def _nobody_asks_who_cordoned(patch: Patch) -> None:
+    """Our annotation is still there, so the cordon is ours."""
+    real = nodes.standing
+
+    def standing(node: Any) -> nodes.Standing:
+        return real(replace(node, cordon_managers=()))
+
+    for module in (nodes, gates, kubernetes_detect):
+        patch.setattr(module, "standing", standing)
 
 
 @dataclass(frozen=True)
@@ -328,6 +348,35 @@ PROTECTIONS = (
         _without(dispatch, "on_its_way", lambda _tries: 1e9),
         "no_incident_without_owner",
         _story(FREEZE, strikes=(Strike(KILL, 2, 0, "sql INSERT INTO runs", "claim"),), longest=600.0),
+    ),
+    Protection(
+        "a Job runs again only when no pod of it may run",
+        _without(kubernetes_jobs, "pods_of", lambda _client, _job: []),
+        "no_job_runs_twice_at_once",
+        _story(Blow(10, "cut", "node1", 60.0), Blow(9, "bmc_silent", "node1"), jobs=(), gangs=(Gang(101),)),
+    ),
+    Protection(
+        "pods are given up only while the node is off",
+        _without(release_pods, "_is_off", lambda _work, _tools: True),
+        "nothing_forced_on_a_living_node",
+        _story(
+            FREEZE,
+            Blow(25, "person_switches_on", "node1"),
+            strikes=(Strike(PAUSE, 1, 15.0, "sql", "release_pods"),),
+            jobs=(),
+            gangs=(Gang(101),),
+        ),
+    ),
+    Protection(
+        "a person's cordon stays",
+        _nobody_asks_who_cordoned,
+        "no_wish_is_overruled",
+        _story(
+            Blow(10, "sick", "node1"),
+            Blow(25, "person_cordons", "node1"),
+            jobs=(),
+            gangs=(Gang(101),),
+        ),
     ),
     Protection(
         "a lease ends",
