@@ -26,6 +26,8 @@ PATIENCE = 75.0
 #: How long a case with recovery may take; the jobs themselves run for twenty seconds.
 DEADLINE = 240.0
 JOB_SECONDS = 20
+#: Ranks of the Kubernetes Job, each on a node of its own.
+GANG = 2
 #: How a job ends that its broken node or step took with it.
 _LOST = ("FAILED", "NODE_FAIL")
 
@@ -163,12 +165,13 @@ def dead_slurmd(cluster: Cluster, patience: float) -> Story:
 
 
 def lost_kubernetes_node(cluster: Cluster, patience: float) -> Story:
-    """The node of a Kubernetes Job loses power and stays off."""
+    """One of the two nodes of a Kubernetes Job, a gang of two ranks, loses power and stays off."""
     story = Story()
     kube = Kubernetes(cluster)
-    node = kube.start_job("train")
+    nodes = kube.start_gang("train")
+    node = nodes[-1]
     story.incidents_of = [node, "default/train"]
-    story.tell(f"Job train runs on {node}")
+    story.tell(f"Job train runs on {' and '.join(nodes)}")
     fault(cluster.instance, "power_off", node)
     story.broke(f"{node} loses power and stays off")
     deadline = time.monotonic() + patience
@@ -178,7 +181,8 @@ def lost_kubernetes_node(cluster: Cluster, patience: float) -> Story:
         story.tell(f"Jobs: {jobs}; pods Terminating: {stuck}; {node} Ready: {ready}")
         done = "Complete" in jobs and not stuck and ready == "True" and cluster.node(node).in_service
         time.sleep(0.5)
-    story.finished = done
+    story.tell(f"ranks that finished: {kube.finished_ranks()}")
+    story.finished = done and kube.finished_ranks() == list(range(GANG))
     return story
 
 
@@ -206,7 +210,7 @@ CASES = (
     Case("2b", "The same, and the script gives up", "the job is lost", lost_step_daemon_reported),
     Case("3", "A node freezes under a job", "the node stays out of service", frozen_node),
     Case("4", "slurmd alone dies under a job", "the node goes DOWN and the job is killed", dead_slurmd),
-    Case("5", "A Kubernetes Job loses its node", "the Job has failed, its pod never ends", lost_kubernetes_node),
+    Case("5", "A Kubernetes gang loses a node", "the Job has failed, a pod of it never ends", lost_kubernetes_node),
     Case("6", "A node that a person drained freezes", "it is the person's, too", persons_drain),
 )
 
@@ -222,15 +226,22 @@ class Kubernetes:
         environment = {**os.environ, "LAB_INSTANCE": str(self._instance.number)}
         return command.run([self._kubectl, *arguments], stdin=stdin or None, env=environment, timeout=timeout).stdout
 
-    def start_job(self, name: str) -> str:
-        """Create an opted-in Job of one pod that is never retried, wait until it runs, and give its node.
+    def start_gang(self, name: str) -> list[str]:
+        """Create an opted-in Indexed Job whose pods are never retried, wait until all run, and give their nodes.
 
         One of that name is deleted first: applied again, a Job that has ended stays as it is.
         """
         self("delete", "job", name, "--ignore-not-found")
-        self("apply", "-f", "-", stdin=json.dumps(_job_manifest(name)))
-        self("wait", "--for=jsonpath={.status.ready}=1", f"job/{name}", "--timeout=150s", timeout=160)
-        return self("get", "pods", "-l", f"job-name={name}", "-o", "jsonpath={.items[0].spec.nodeName}").strip()
+        self("apply", "-f", "-", stdin=json.dumps(_gang_manifest(name)))
+        self("wait", f"--for=jsonpath={{.status.ready}}={GANG}", f"job/{name}", "--timeout=150s", timeout=160)
+        return self("get", "pods", "-l", f"job-name={name}", "-o", "jsonpath={.items[*].spec.nodeName}").split()
+
+    def finished_ranks(self) -> list[int]:
+        """The indexes of pods that succeeded, sorted; of a gang that was run again, its last run's."""
+        label = "batch\\.kubernetes\\.io/job-completion-index"
+        path = f"jsonpath={{.items[*].metadata.labels.{label}}}"
+        told = self("get", "pods", "--field-selector=status.phase=Succeeded", "-o", path)
+        return sorted(int(index) for index in told.split())
 
     def look(self, node: str) -> tuple[str, list[str], str]:
         """All Jobs with their conditions, pods that are Terminating, and the node's Ready condition."""
@@ -396,6 +407,15 @@ def _job_manifest(name: str) -> dict:
             },
         },
     }
+
+
+def _gang_manifest(name: str) -> dict:
+    made = _job_manifest(name)
+    made["spec"].update(completionMode="Indexed", completions=GANG, parallelism=GANG)
+    apart = {"labelSelector": {"matchLabels": {"demo": name}}, "topologyKey": "kubernetes.io/hostname"}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
+    made["spec"]["template"]["spec"]["affinity"] = affinity
+    return made
 
 
 @contextmanager
