@@ -47,11 +47,16 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.kuber
     Result,
     module_result,
 )
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.reading import part, printable
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.reading import (
+    part,
+    printable,
+    text,
+)
 
 MAX_NAME = 63  # a Job's name becomes a label's value and the start of its pods' host names
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?/[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?\Z")
 _NAMED_PODS = 5
+_SHOWN_INDEXES = 60  # characters
 _WRITE_ATTEMPTS = 5
 
 # The server's own; a new Job with them is refused, or would count the old Job's pods as its own.
@@ -182,6 +187,20 @@ def completions_of(job: Mapping[str, Any]) -> Optional[int]:
     return wanted if isinstance(wanted, int) else None
 
 
+def runs_whole(job: Mapping[str, Any]) -> str:
+    """Why also those indexes of an Indexed Job run again that had succeeded; the empty text where none had.
+
+    No version of the Jobs API makes a Job of chosen indexes: backoffLimitPerIndex (1.28) lets the others go on within
+    the same Job, and completions, which may be changed (1.27), count from 0. `job` is the object as the server gave it.
+    """
+    succeeded = text(part(job, "status"), "completedIndexes")
+    if completions_of(job) is None or not succeeded:
+        return ""
+    return "the indexes %s had succeeded and run again, too: Kubernetes makes no Job of chosen indexes" % printable(
+        succeeded, _SHOWN_INDEXES
+    )
+
+
 def shown(job: JobView) -> dict[str, Any]:
     """What of a Job is ours to change, as plain data."""
     try:
@@ -271,12 +290,12 @@ def rerun(
     if plan.name is None or plan.origin is None or dry:
         after = {"rerun_as": plan.name} if plan.name else before
         more = {"new": after["rerun_as"], "loss": loss.as_data() if loss else None}
-        return Result(key, plan.status, plan.why, before, after, more)
+        return Result(key, plan.status, plan.why or (runs_whole(raw) if plan.name else ""), before, after, more)
     trouble = _create(client, raw, plan.name, plan.origin, guard)
     if trouble:
         return Result(key, FAILED, trouble, before, before)
     _mark(client, job, plan.name, guard)
-    return Result(key, DONE, plan.why, before, {"rerun_as": plan.name}, {"new": plan.name})
+    return Result(key, DONE, runs_whole(raw), before, {"rerun_as": plan.name}, {"new": plan.name})
 
 
 def run(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:

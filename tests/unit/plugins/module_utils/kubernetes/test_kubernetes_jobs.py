@@ -156,6 +156,31 @@ def test_completions_of_an_indexed_job(spec, wanted):
     assert jobs.completions_of({"spec": spec}) == wanted
 
 
+@pytest.mark.parametrize(
+    ("spec", "succeeded", "told"),
+    [
+        ({"completionMode": "Indexed", "completions": 16}, "0-3,7", "the indexes 0-3,7 had succeeded and run again"),
+        ({"completionMode": "Indexed", "completions": 16}, "", ""),
+        ({"completionMode": "Indexed", "completions": 16}, None, ""),
+        ({"completionMode": "Indexed", "completions": 16}, "0," * 5000, "the indexes %s had succeeded" % ("0," * 30)),
+        ({"completions": 16}, "0-3", ""),
+    ],
+)
+def test_indexes_that_run_again_although_they_had_succeeded_are_told(spec, succeeded, told):
+    made = jobs.runs_whole({"spec": spec, "status": {"completedIndexes": succeeded}})
+    assert made.startswith(told)
+    assert bool(made) == bool(told)
+
+
+def test_a_rerun_tells_which_indexes_run_again(api, kubeconfig):
+    job = server_job()
+    job["status"]["completedIndexes"] = "0-3"
+    api.put(JOB, job)
+    foreseen, done = (jobs.run(params(kubeconfig), check)["results"][0]["why"] for check in (True, False))
+    assert foreseen == done
+    assert done.startswith("the indexes 0-3 had succeeded")
+
+
 def view(**fields):
     return JobView(**dict({"namespace": "a", "name": "train", "uid": "u1", "state": JobState.FAILED}, **fields))
 
