@@ -28,6 +28,7 @@ DEADLINE = 240.0
 JOB_SECONDS = 20
 #: Ranks of the Kubernetes Job, each on a node of its own.
 GANG = 2
+_INDEX = "batch.kubernetes.io/job-completion-index"
 #: How a job ends that its broken node or step took with it.
 _LOST = ("FAILED", "NODE_FAIL")
 
@@ -237,19 +238,17 @@ class Kubernetes:
         return self("get", "pods", "-l", f"job-name={name}", "-o", "jsonpath={.items[*].spec.nodeName}").split()
 
     def finished_ranks(self) -> list[int]:
-        """The indexes of pods that succeeded, sorted; of a gang that was run again, its last run's."""
-        label = "batch\\.kubernetes\\.io/job-completion-index"
-        path = f"jsonpath={{.items[*].metadata.labels.{label}}}"
-        told = self("get", "pods", "--field-selector=status.phase=Succeeded", "-o", path)
-        return sorted(int(index) for index in told.split())
+        """The indexes of pods that succeeded, sorted, of Jobs that are complete: none of a run that was lost."""
+        jobs = json.loads(self("get", "jobs", "-o", "json"))["items"]
+        names = {job["metadata"]["name"] for job in jobs if "Complete" in _true_conditions(job)}
+        pods = json.loads(self("get", "pods", "--field-selector=status.phase=Succeeded", "-o", "json"))["items"]
+        labels = [pod["metadata"].get("labels", {}) for pod in pods]
+        return sorted(int(each[_INDEX]) for each in labels if each.get("job-name") in names)
 
     def look(self, node: str) -> tuple[str, list[str], str]:
         """All Jobs with their conditions, pods that are Terminating, and the node's Ready condition."""
         jobs = json.loads(self("get", "jobs", "-o", "json"))["items"]
-        told = []
-        for job in jobs:
-            conditions = [item["type"] for item in job["status"].get("conditions", []) if item["status"] == "True"]
-            told.append(f"{job['metadata']['name']} {'/'.join(conditions) or 'active'}")
+        told = [f"{job['metadata']['name']} {'/'.join(_true_conditions(job)) or 'active'}" for job in jobs]
         pods = json.loads(self("get", "pods", "-o", "json"))["items"]
         stuck = [pod["metadata"]["name"] for pod in pods if pod["metadata"].get("deletionTimestamp")]
         ready = self("get", "node", node, "-o", "jsonpath={.status.conditions[?(@.type=='Ready')].status}")
@@ -407,6 +406,10 @@ def _job_manifest(name: str) -> dict:
             },
         },
     }
+
+
+def _true_conditions(job: dict) -> list[str]:
+    return [item["type"] for item in job["status"].get("conditions", []) if item["status"] == "True"]
 
 
 def _gang_manifest(name: str) -> dict:

@@ -69,6 +69,8 @@ def node_faults(nodes: Iterable[NodeView], now: float, grace: float) -> list[See
 
 def sick_nodes(nodes: Iterable[NodeView], node_signs: Sequence[NodeSign], now: float) -> list[Seen]:
     """Nodes with a condition or taint by which others say that they are sick, each with what the site does about it."""
+    if not node_signs:  # asked once a second, of very many nodes
+        return []
     return [
         Seen(NODE_CONDITION, node.name, episode=_sign_text(found), suggested=found.sign.remediation)
         for node in nodes

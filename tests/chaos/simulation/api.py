@@ -26,7 +26,8 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.kuber
 )
 
 from .adapters import DOWN, HUNG, UP
-from .kubernetes import Kubernetes, Object
+from .gangs import Object
+from .kubernetes import Kubernetes
 from .strikes import ACT, ACTED, LOOK, Points
 
 _PATH = re.compile(

@@ -11,15 +11,12 @@ all of its pods have ended. Jobs are gangs: all pods or none, one on a node, no 
 from __future__ import annotations
 
 import copy
-import json
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any, Callable, Optional
 
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.client import FIELD_MANAGER
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.models import (
     JOB_ANNOTATION,
-    NODE_ANNOTATION,
     OPT_IN_ANNOTATION,
     OUT_OF_SERVICE,
     UNREACHABLE,
@@ -27,30 +24,18 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.kuber
 
 from ..facts import COMPLETED, KILLED, Forced, Hold, Life, Requeue
 from .clock import Clock
+from .gangs import Gang, Object, ended, number_of, owner_of, spec_of, whose_cordon
 from .hardware import Hardware, Process
 from .slurmctld import Run
 
 NAMESPACE = "default"
 SICK = "KernelDeadlock"
-CORDONED = "cordoned by alice"
 UNKNOWN_AFTER = 12.0  # seconds
 EVICTED_AFTER = 20.0
 _TERMINATION = 1.0
 _COLLECTED_AFTER = 2.0
 _LOOK_AGAIN = 4.0
 _OPT_IN = '{"APS":{"auto_resume_mode":"requeue","max_requeue_times":%d}}'
-
-Object = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Gang:
-    """A Job: on how many nodes, for how long, how often its user lets it run again."""
-
-    number: int
-    pods: int = 2
-    seconds: float = 90.0
-    allowed: int = 3
 
 
 @dataclass
@@ -163,11 +148,11 @@ class Kubernetes:
         if was != is_now:
             managed = [{"manager": manager, "time": self.now(), "fieldsV1": {"f:spec": {"f:unschedulable": {}}}}]
             node["metadata"]["managedFields"] = managed if is_now else []
-        reason = _reason(node) if is_now else ""
-        if reason != (_reason(before) if was else ""):
+        holder = whose_cordon(node) if is_now else ""
+        if holder != (whose_cordon(before) if was else ""):
             self._end_hold(name)
-            if reason:
-                self.holds.append(Hold(now, name, reason))
+            if holder:
+                self.holds.append(Hold(now, name, holder))
         if not was and is_now:
             return
         if any(taint["key"] == OUT_OF_SERVICE for taint in node["spec"].get("taints", [])):
@@ -273,14 +258,14 @@ class Kubernetes:
         """A user's Job that opted in."""
         self.gangs[gang.number] = gang
         annotations = {OPT_IN_ANNOTATION: _OPT_IN % gang.allowed}
-        self.add_job({"metadata": {"name": "gang%d" % gang.number, "annotations": annotations}, "spec": _spec(gang)})
+        self.add_job({"metadata": {"name": "gang%d" % gang.number, "annotations": annotations}, "spec": spec_of(gang)})
 
     def add_job(self, wanted: Object) -> Object:
         """Made by its user, or again by the recovery, which counts as a restart."""
         again = JOB_ANNOTATION in wanted["metadata"].get("annotations", {})
         given = {key: value for key, value in wanted["metadata"].items() if key in ("annotations", "labels")}
         job = self._made("Job", wanted["metadata"]["name"], metadata=given, spec=wanted["spec"], status={})
-        number = _number_of(job)
+        number = number_of(job)
         if again:
             self.requeues.append(Requeue(self.clock.time(), number, asked=True))
         self.jobs[job["metadata"]["name"]] = job
@@ -302,7 +287,7 @@ class Kubernetes:
         """Start the gangs that find nodes for all of their pods."""
         for job in list(self.jobs.values()):
             pods = self._pods_of_job(job)
-            if _ended(job) or not pods or any(pod["status"]["phase"] != "Pending" for pod in pods):
+            if ended(job) or not pods or any(pod["status"]["phase"] != "Pending" for pod in pods):
                 continue
             free = [name for name, node in self.nodes.items() if self._is_free(name, node)]
             if len(free) >= len(pods):
@@ -325,7 +310,7 @@ class Kubernetes:
 
     def _ends(self, job: Object, run: Run) -> None:
         """It comes to its own end, if all of its processes still can."""
-        if _ended(job) or run.living != set(run.nodes):
+        if ended(job) or run.living != set(run.nodes):
             return
         if not all(self.hardware.machines[name].kubelet_answers for name in run.nodes):
             self.clock.after(_LOOK_AGAIN, lambda: self._ends(job, run))
@@ -341,7 +326,7 @@ class Kubernetes:
 
     def _job_loses(self, pod: Object) -> None:
         job = self._job_of(pod)
-        if job is None or _ended(job):
+        if job is None or ended(job):
             return
         job["status"]["conditions"] = [self._true("FailureTarget", "BackoffLimitExceeded")]
         self.stamped(job)
@@ -353,7 +338,7 @@ class Kubernetes:
     def _job_settles(self, pod: Object) -> None:
         """FailureTarget becomes Failed when no pod of it may run any more."""
         job = self._job_of(pod)
-        if job is None or not _ended(job) or job["status"]["conditions"][-1]["type"] != "FailureTarget":
+        if job is None or not ended(job) or job["status"]["conditions"][-1]["type"] != "FailureTarget":
             return
         if all(other["status"]["phase"] == "Failed" for other in self._pods_of_job(job)):
             job["status"]["conditions"].append(self._true("Failed", "BackoffLimitExceeded"))
@@ -363,10 +348,10 @@ class Kubernetes:
         return {"type": kind, "status": "True", "reason": reason, "lastTransitionTime": self.now()}
 
     def _pods_of_job(self, job: Object) -> list[Object]:
-        return [pod for pod in list(self.pods.values()) if _owner(pod)["uid"] == job["metadata"]["uid"]]
+        return [pod for pod in list(self.pods.values()) if owner_of(pod)["uid"] == job["metadata"]["uid"]]
 
     def _job_of(self, pod: Object) -> Optional[Object]:
-        return self.jobs.get(_owner(pod)["name"])
+        return self.jobs.get(owner_of(pod)["name"])
 
     @staticmethod
     def _run_of(pod: Object) -> Run:
@@ -384,39 +369,8 @@ class Kubernetes:
 
     def goes_on(self) -> bool:
         """Whether a gang runs, or waits for nodes."""
-        return any(not _ended(job) for job in self.jobs.values())
+        return any(not ended(job) for job in self.jobs.values())
 
     def lives(self) -> tuple[Life, ...]:
         """The facts of all runs that began."""
         return tuple(Life(run.job, run.nodes, run.at, run.until, run.end) for run in self.runs if run.nodes)
-
-
-def _ended(job: Object) -> bool:
-    """Whether it is over, or about to be."""
-    return bool(job["status"].get("conditions"))
-
-
-def _spec(gang: Gang) -> Object:
-    return {
-        "backoffLimit": 0, "completionMode": "Indexed", "completions": gang.pods, "parallelism": gang.pods,
-        "template": {"metadata": {}, "spec": {"restartPolicy": "Never"}},
-    }  # fmt: skip
-
-
-def _owner(pod: Object) -> Object:
-    return pod["metadata"]["ownerReferences"][0]
-
-
-def _number_of(job: Object) -> int:
-    """Of the gang that the first Job of the chain is."""
-    record = job["metadata"].get("annotations", {}).get(JOB_ANNOTATION)
-    return int((json.loads(record)["name"] if record else job["metadata"]["name"]).removeprefix("gang"))
-
-
-def _reason(node: Object) -> str:
-    """Whose the cordon is, in the words of a hold."""
-    managers = [entry["manager"] for entry in node["metadata"].get("managedFields", [])]
-    note = node["metadata"].get("annotations", {}).get(NODE_ANNOTATION)
-    if FIELD_MANAGER in managers and note:
-        return "job-recovery #%s cordon" % json.loads(note)["incident"]
-    return CORDONED

@@ -50,7 +50,8 @@ from .adapters import DEVICE, Bmcs, Shell, Slurm
 from .api import ApiClient, Mirror
 from .clock import Clock
 from .controller import Controller
-from .kubernetes import CORDONED, NAMESPACE, SICK, Gang, Kubernetes
+from .gangs import CORDONED, Gang
+from .kubernetes import NAMESPACE, SICK, Kubernetes
 from .ledger import Ledger
 from .slurmctld import Slurmctld, Wanted
 from .strikes import Points, Process

@@ -18,7 +18,7 @@ from ..facts import Record
 from . import blows
 from .blows import Blow
 from .controller import CLAIM, ENGINE, RELEASE
-from .kubernetes import Gang
+from .gangs import Gang
 from .ledger import empty
 from .site import Site
 from .strikes import ACT, ACTED, HEAD, KILL, PAUSE, SQL, Strike

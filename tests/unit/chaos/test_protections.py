@@ -49,7 +49,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm
 from ansible_collections.mission_control.job_recovery.tests.chaos import invariants
 from ansible_collections.mission_control.job_recovery.tests.chaos.simulation import adapters
 from ansible_collections.mission_control.job_recovery.tests.chaos.simulation.blows import Blow
-from ansible_collections.mission_control.job_recovery.tests.chaos.simulation.kubernetes import Gang
+from ansible_collections.mission_control.job_recovery.tests.chaos.simulation.gangs import Gang
 from ansible_collections.mission_control.job_recovery.tests.chaos.simulation.stories import JobPlan, Story, tell
 from ansible_collections.mission_control.job_recovery.tests.chaos.simulation.strikes import KILL, PAUSE, Strike
 
