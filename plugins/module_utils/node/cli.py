@@ -57,7 +57,7 @@ class Here(NamedTuple):
 
     config_path: str
     proc: str
-    state: str
+    state: str = _STATE
 
     @property
     def configuration(self) -> config.Config:
