@@ -308,8 +308,8 @@ async def test_an_outage_of_the_ledger_acknowledges_nothing(site: Site, ledger: 
 
 async def test_a_flood_of_one_node_does_not_touch_another(site: Site) -> None:
     async def flood() -> None:
-        for _turn in range(40):
-            await site.deliver(*[report(device="0000:%02x:00" % number) for number in range(50)])
+        for turn in range(40):
+            await site.deliver(*[report(device="%04x:%02x:00" % (turn, number)) for number in range(50)])
 
     flooding = asyncio.create_task(flood())
     await asyncio.sleep(1)
