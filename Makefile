@@ -12,7 +12,7 @@ MINUTES ?= 5
 ROUNDS ?= 0
 BOUNDARIES ?=
 
-.PHONY: help demo test lint sanity unit molecule bench chaos lab-up lab-down env pins wheelhouse bundle changelog dist clean
+.PHONY: help demo test lint sanity unit molecule bench chaos lab-up lab-down env pins wheelhouse bundle changelog dashboards dist clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ bundle:  ## one archive with all that a site without network needs; another Pyth
 
 changelog:  ## writes CHANGELOG.md for the version in galaxy.yml, at a release
 	@tools/with-env antsibull-changelog release
+
+dashboards:  ## writes Grafana's dashboards into their chart
+	@tools/with-env python tools/monitoring
 
 dist:  ## builds the collection's archive into .build/dist
 	@tools/dist

@@ -518,6 +518,28 @@ def _rendered(site, source):
     return sorted(found, key=lambda each: order.index(each) if each in order else -1)
 
 
+def test_the_chart_for_monitoring(site):
+    source = site.lab.checkout / "charts" / "job-recovery-monitoring"
+    subprocess.run([site.helm, "lint", "--strict", source], check=True)
+    sets = ["metrics.addresses={10.0.0.1,fd00::1}", "metrics.labels.release=x", "datasource.lokiUrl=http://loki:3100"]
+    argv = [site.helm, "template", "x", source, "-n", "ns", *(word for each in sets for word in ("--set", each))]
+    found = list(filter(None, yaml.safe_load_all(subprocess.run(argv, stdout=subprocess.PIPE, check=True).stdout)))
+    by_kind = {each["kind"]: each for each in found}
+    boards = [each for each in found if each["metadata"].get("labels") == {"grafana_dashboard": "1"}]
+    made = {name: text for each in boards for name, text in each["data"].items()}
+    assert made == {path.name: path.read_text().rstrip() for path in (source / "files" / "dashboards").iterdir()}
+    assert by_kind["PrometheusRule"]["spec"] == yaml.safe_load((source / "files" / "alerts.yaml").read_text())
+    addresses = by_kind["Endpoints"]["subsets"][0]["addresses"]
+    assert [each["ip"] for each in addresses] == ["10.0.0.1", "fd00::1"]
+    assert by_kind["ServiceMonitor"]["metadata"]["labels"] == {"release": "x"}
+    assert {each["metadata"]["namespace"] for each in found} == {"ns"}
+    least = [site.helm, "template", "x", source, "--set", "dashboards.enabled=false,alerts.enabled=false"]
+    assert not subprocess.run(least, stdout=subprocess.PIPE, check=True).stdout.strip()
+    for wrong in ("metrics.addresses={host.example}", "metrics.prot=1", "datasource.lokiUrl=loki"):
+        refused = subprocess.run([site.helm, "template", "x", source, "--set", wrong], capture_output=True)
+        assert refused.returncode != 0, wrong
+
+
 def _policy_holds(site, namespace):
     """By the account's own token: what recovery does is let in, the rest is not."""
     path = client.path_of("v1", "secrets", namespace, "job-recovery-token")

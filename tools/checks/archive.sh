@@ -15,7 +15,8 @@ ansible-galaxy collection verify --offline mission_control.job_recovery
 
 installed=$work/installed/ansible_collections/mission_control/job_recovery
 for wanted in LICENSE README.md meta/runtime.yml extensions/eda/rulebooks/recovery.yml playbooks roles \
-    plugins/modules charts/job-recovery/Chart.yaml charts/job-recovery/templates/account.tpl; do
+    plugins/modules charts/job-recovery/Chart.yaml charts/job-recovery/templates/account.tpl \
+    charts/job-recovery-monitoring/files/dashboards/job-recovery-overview.json; do
     [ -e "$installed/$wanted" ] || { echo "the archive lacks $wanted"; exit 1; }
 done
 for unwanted in .git .build .lab lab tools molecule tests/lab tests/output; do
