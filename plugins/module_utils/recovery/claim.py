@@ -35,6 +35,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger import changes
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.database import Duplicate
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.rows import (
+    DECISION,
     ESCALATED,
     LIVE,
     Incident,
@@ -237,8 +238,19 @@ class Claimer:
         if incident is None:
             self._store.claims.drop(subject.key, self._token)
             return
+        self._note_gates(fault, incident, verdict, decision)
         asked = {**changes.asked(request), "suggested": fault.suggested} if subject.incident else {}
         self._write_decision(incident, decision, self._room(case), asked)
+
+    def _note_gates(self, fault: Fault, incident: Incident, verdict: Verdict, decision: decide.Decision) -> None:
+        """Keep what the gates said when it was decided, and which evidence came with the fault, for people."""
+        body = {
+            "decided": decide.in_words(decision),
+            "passed": [name for name in verdict.results if name not in verdict.overridden],
+            "overridden": {name: verdict.results[name] for name in verdict.overridden},
+            "evidence_ref": fault.evidence_ref,
+        }
+        self._store.records.attach(incident.id, incident.key, DECISION, "recovery", body)
 
     def _open(self, fault: Fault, subject: _Subject, request: Request) -> Optional[Incident]:
         try:

@@ -377,8 +377,6 @@ GATES: dict[str, Gate] = {
 _ACTED = ("stopped", "scope", "identity", "owner", "maintenance")
 PHASES: dict[str, tuple[str, ...]] = {OPEN: tuple(GATES), CONTINUE: _ACTED, GIVE_BACK: _ACTED}
 
-RECORD = "gates"  # the kind of evidence that holds what they said when an incident was decided
-
 # About the fault itself: they do not apply when a person asks.
 ABOUT_FAULT = ("age", "gone")
 NEVER_OVERRIDDEN = ("stopped", "scope", "identity", "duplicate")

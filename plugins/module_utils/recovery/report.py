@@ -68,7 +68,7 @@ def report(
     for row in store.steps.of(found):
         steps.setdefault(row.incident, []).append(_step(row))
     evidence: dict[int, list[dict[str, Any]]] = {}
-    for record in plain(store.records.evidence(found)):
+    for record in _evidence(store, found):
         evidence.setdefault(record["incident"], []).append(record)
     refusals = [] if numbers or states else plain(store.records.refusals(names, since, limit))
     return {
@@ -78,6 +78,14 @@ def report(
         ],
         "refusals": [{**row, "target": row["target_key"].rpartition(":")[2]} for row in refusals],
     }
+
+
+def _evidence(store: Store, numbers: Sequence[int]) -> list[dict[str, Any]]:
+    """What is kept with these incidents, and what came with the faults that it refers to, as theirs."""
+    kept = plain(store.records.evidence(numbers))
+    wanted = {record["body"].get("evidence_ref"): record["incident"] for record in kept}
+    told = plain(store.records.told_with(sorted(number for number in wanted if isinstance(number, int) and number)))
+    return kept + [{**record, "incident": wanted[record["id"]]} for record in told]
 
 
 def _incident(incident: Incident) -> dict[str, Any]:

@@ -12,8 +12,8 @@ import time
 from typing import Any, Iterable, Mapping, Optional, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.html_page import document, text
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import gates
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.catalogue import KINDS
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.rows import DECISION
 
 INDEX = "index.html"
 _TONES = {"escalated": "failed", "open": "warning", "waiting": "warning", "closed": "passed"}
@@ -144,7 +144,7 @@ def _refusals(refusals: Iterable[Record]) -> list[str]:
 def _incident(incident: Record, ledger: Record, now: float) -> str:
     title = "#%d %s: %s" % (incident["id"], incident["target"], incident["fault_kind"])
     about = [each for each in ledger["refusals"] if each["incident"] == incident["id"]]
-    seen = [each for each in incident["evidence"] if each["kind"] != gates.RECORD]
+    seen = [each for each in incident["evidence"] if each["kind"] != DECISION]
     return document(
         title,
         _STYLE,
@@ -198,7 +198,8 @@ def _facts(incident: Record, overview: Record, now: float) -> dict[str, Any]:
 
 
 def _decided(incident: Record) -> list[str]:
-    decisions = [_data(each["body"]) for each in incident["evidence"] if each["kind"] == gates.RECORD]
+    said = [each["body"] for each in incident["evidence"] if each["kind"] == DECISION]
+    decisions = [_data({name: value for name, value in each.items() if name != "evidence_ref"}) for each in said]
     return ["<h2>Decided</h2>", "<p>%s</p>" % text(incident["plan"] or "nothing yet"), *decisions]
 
 

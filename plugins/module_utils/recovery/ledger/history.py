@@ -12,7 +12,11 @@ from __future__ import annotations
 from typing import Any, Callable, Mapping
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.database import Database
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.rows import CLOSED, ESCALATED
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.rows import (
+    CLOSED,
+    DECISION,
+    ESCALATED,
+)
 
 Rows = list[dict[str, Any]]
 Reader = Callable[[Database, float, int, int], Rows]
@@ -37,9 +41,9 @@ def attached(database: Database, since: float, limit: int, offset: int = 0) -> R
     return database.rows(
         "SELECT i.id AS incident, i.target_kind, i.target_name AS target, i.machine, i.scheduler, "
         "e.kind AS fault_kind, e.source, e.id AS evidence, e.first_at FROM evidence e "
-        "JOIN incidents i ON i.id = e.incident WHERE e.last_at >= %s AND e.first_at >= %s "
+        "JOIN incidents i ON i.id = e.incident WHERE e.last_at >= %s AND e.first_at >= %s AND e.kind <> %s "
         "ORDER BY e.first_at, e.id LIMIT %s OFFSET %s",
-        (since, since, limit, offset),
+        (since, since, DECISION, limit, offset),
     )
 
 

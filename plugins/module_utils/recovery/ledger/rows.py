@@ -21,6 +21,9 @@ ESCALATED = "escalated"
 CLOSED = "closed"
 LIVE = (OPEN, WAITING)
 
+# The kind of the evidence that holds what the gates said when an incident was decided.
+DECISION = "decision"
+
 # Statuses of a step besides step.DONE and step.FAILED.
 STARTED = "started"
 PAUSED = "waiting"

@@ -789,6 +789,14 @@ class Records:
             numbers,
         )
 
+    def told_with(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
+        """For reports: the evidence that came with faults, by its numbers."""
+        return self._db.rows(
+            "SELECT id, incident, target_key, kind, source, body, times, first_at, last_at FROM evidence "
+            "WHERE id IN (%s) AND incident IS NULL ORDER BY id" % marks(numbers),
+            numbers,
+        )
+
     def expire(self, seconds: float) -> int:
         """Retention: remove what ended longer ago; the number of rows."""
         removed = 0

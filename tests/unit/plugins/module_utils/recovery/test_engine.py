@@ -13,12 +13,19 @@ from typing import Any, Callable, Iterator, Optional
 
 import pytest
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Unreachable
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import decide, incident, plans, stop
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import (
+    decide,
+    gates,
+    incident,
+    plans,
+    stop,
+)
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.claim import Claimer
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import Fault, Target
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.frame import Frame, Guard
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.rows import Request
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.store import Store
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.report import report
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import (
     LedgerSettings,
     Settings,
@@ -283,8 +290,22 @@ def test_another_scheduler_name_is_the_same_machine(engine: Engine, store: Store
     fault = type(fault)(**{**fault.__dict__, "scheduler": "kubernetes", "source": "kubernetes"})
     assert engine.claim(fault)["attached"] == [{"target": "k8s-1", "incident": number}]
     assert [(row["kind"], row["source"]) for row in store.records.evidence([number])] == [
-        ("kubernetes_node_not_ready", "kubernetes")
+        ("decision", "recovery"),
+        ("kubernetes_node_not_ready", "kubernetes"),
     ]
+
+
+def test_what_the_gates_said_is_kept_with_the_incident_and_the_faults_evidence_is_told_as_its_own(
+    engine: Engine, store: Store
+) -> None:
+    engine.world.freeze("node1")
+    row = store.records.keep("node:node1", "kernel_fault", "node_agent", {"code": "mce"})
+    number = engine.claim(replace(fault_of("node1"), evidence_ref=row))["incidents"][0]["incident"]
+    decided, told = report(store)["incidents"][0]["evidence"]
+    assert decided["body"]["overridden"] == {}
+    assert set(decided["body"]["passed"]) == set(gates.GATES)
+    assert decided["body"]["decided"]
+    assert (told["incident"], told["kind"], told["body"]) == (number, "kernel_fault", {"code": "mce"})
 
 
 @pytest.mark.parametrize(

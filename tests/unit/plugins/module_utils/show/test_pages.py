@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import BadInput, Unreadable
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import gates, stop
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import stop
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import Target
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger import changes
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.rows import (
     CLOSED,
+    DECISION,
     ESCALATED,
     WAITING,
     Request,
@@ -131,7 +132,7 @@ def test_what_the_gates_said_stands_under_the_decision_and_not_under_what_was_se
 ) -> None:
     first = numbers(told)[0]
     body = {"passed": "age, gone", "overridden": "cooldown"}
-    store.records.attach(first, "node:node1", gates.RECORD, "recovery", body)
+    store.records.attach(first, "node:node1", DECISION, "recovery", body)
     made = text_of(pages({**report(store), "overview": overview(settings, store)}, NOW)[file_name(first)])
     assert "Decided reboot_by_power overridden cooldown passed age, gone Done" in made
 
