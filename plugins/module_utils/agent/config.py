@@ -10,7 +10,8 @@ Shape::
      "controller_uid": 990,              # of the service there: nobody else can read a report or acknowledge it
      "node": "node7",                    # Slurm's NodeName; default: the host name to its first dot
      "kernel_log": "/dev/kmsg",          # or a file to which lines of that form are appended
-     "munge_socket": ""}                 # default: munge's own
+     "munge_socket": "",                 # default: munge's own
+     "catalogue": {"xid": {}, "sxid": {}}}  # what the site says instead of NVIDIA's, see logs/catalogue.py
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ import json
 import os
 import re
 from typing import Any, NamedTuple
+
+from ..logs.catalogue import DEFAULT
 
 DEFAULT_PATH = "/etc/job-recovery/agent.json"
 _MAX_BYTES = 65536
@@ -40,6 +43,7 @@ class Config(NamedTuple):
     node: str = ""
     kernel_log: str = "/dev/kmsg"
     munge_socket: str = ""
+    catalogue: Any = None
 
 
 def load(path: str) -> Config:
@@ -68,6 +72,14 @@ def _is_path(value: Any) -> bool:
     return isinstance(value, str) and (not value or os.path.isabs(value))
 
 
+def _changes_rows(value: Any) -> bool:
+    try:
+        DEFAULT.with_changes(value)
+    except ValueError:
+        return False
+    return True
+
+
 def _between(low: int, high: int) -> Any:
     return lambda value: isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
@@ -79,4 +91,5 @@ _CHECKS = {
     "node": lambda value: isinstance(value, str) and _NAME.match(value) is not None,
     "kernel_log": lambda value: _is_path(value) and bool(value),
     "munge_socket": _is_path,
+    "catalogue": _changes_rows,
 }

@@ -23,8 +23,8 @@ import threading
 import time
 from collections.abc import Iterable
 
-from ..logs import kernel, model
-from . import config, records
+from ..logs import catalogue, kernel, model
+from . import config, disks, records
 from .delivery import Delivery
 from .spool import Spool
 
@@ -66,7 +66,9 @@ class Agent:
     def __init__(self, told: config.Config, boot_id: str, spool: Spool, log) -> None:
         self._boot_id, self._spool, self._log = boot_id, spool, log
         self._delivery = Delivery(told, boot_id, spool, say)
-        self._kernel = kernel.KernelLog()
+        self._kernel = kernel.KernelLog(
+            entries=catalogue.DEFAULT.with_changes(told.catalogue or {}), disks=disks.own()
+        )
         self._told_at = -_TELL_EVERY
         self._ended = threading.Event()
 
@@ -85,7 +87,7 @@ class Agent:
         """Read on once; how many of the kernel's records there were."""
         batch = self._log.read(_AT_ONCE)
         findings = [found for record in batch.records for found in self._kernel.feed(record.text, record.at)]
-        if not batch.records:
+        if len(batch.records) < _AT_ONCE:  # what there is was read: silence is silence
             findings += self._kernel.flush(time.time())
         self._spool.add(reports_of(findings, self._boot_id), batch.position, batch.lost)
         if time.monotonic() - self._told_at >= _TELL_EVERY:

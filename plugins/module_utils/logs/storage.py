@@ -16,7 +16,7 @@ _DISK = re.compile(
     r"nvme\d{1,4}n\d{1,4}|mmcblk\d{1,3}|md\d{1,4}|dm-\d{1,5}|(?:sd|vd|xvd|hd)[a-z]{1,3}|[a-z]{2,10}\d{1,5}", re.ASCII
 )
 # Whether these are of the node or a volume of a pod nobody can tell by their name: network, image files, memory.
-_FOREIGN = ("loop", "rbd", "nbd", "drbd", "zram", "ram", "zd", "sr", "fd", "dm-", "fuse", "ublk")
+FOREIGN = ("loop", "rbd", "nbd", "drbd", "zram", "ram", "zd", "sr", "fd", "dm-", "fuse", "ublk")
 _IO_ERROR = re.compile(
     r"(?:blk_update_request: |print_req_error: )?"
     r"(I/O error|critical medium error|critical target error|critical nexus error|protection error|"
@@ -65,7 +65,7 @@ class Storage:
     def is_own(self, disk: str) -> bool:
         if self.own is not None:
             return disk in self.own
-        return not disk.startswith(_FOREIGN)
+        return not disk.startswith(FOREIGN)
 
     def block(self, text: str) -> Optional[Sign]:
         """Errors of the block layer and of SCSI."""
@@ -91,16 +91,23 @@ class Storage:
         match = _NVME_IO.match(text)
         if match:
             medium = match.group(2) == "2" and int(match.group(3), 16) in (0x80, 0x81)
-            return sign("nvme", "storage", HARDWARE, DRAIN_AND_REPORT if medium else REPORT, device=match.group(1))
+            return self._controller(match.group(1), medium)
         match = _NVME.match(text)
         if not match:
             return None
         said = match.group(2)
         if said.startswith(_NVME_GONE):
-            return sign("nvme", "storage", HARDWARE, DRAIN_AND_REPORT, severity=FATAL, device=match.group(1))
+            return self._controller(match.group(1), surely=True, severity=FATAL)
         if any(words in said for words in _NVME_TROUBLE):
-            return sign("nvme", "storage", HARDWARE, REPORT, device=match.group(1))
+            return self._controller(match.group(1), surely=False)
         return None
+
+    def _controller(self, name: str, surely: bool, severity: str = "") -> Sign:
+        """A controller may be at the other end of a network as well."""
+        if self.own is not None and not any(disk.startswith(name + "n") for disk in self.own):
+            return sign("nvme", "storage", PLATFORM, REPORT, device=name)
+        action = DRAIN_AND_REPORT if surely else REPORT
+        return sign("nvme", "storage", HARDWARE, action, severity=severity, device=name)
 
     def file_system(self, text: str) -> Optional[Sign]:
         """Lines of ext4, its journal, XFS and Btrfs."""

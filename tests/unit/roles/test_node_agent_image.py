@@ -104,7 +104,8 @@ def test_an_image_gets_what_a_node_has_and_a_second_time_changes_nothing(site: p
 
 def test_the_agent_comes_into_an_image_where_it_is_wanted_and_goes_where_not(site: pathlib.Path) -> None:
     etc = str(site / "etc")
-    given = {"job_recovery_etc": etc, "job_recovery_user": "root", "job_recovery_agent_controllers": ["head1"]}
+    given = {"job_recovery_etc": etc, "job_recovery_user": "root", "job_recovery_agent_controllers": ["head1"],
+             "job_recovery_agent_catalogue": {"xid": {79: {"action": "drain_and_report"}}}}
     image = site / "image"
     mine = ("local/sbin/job-recovery-agent", "local/lib/job-recovery/job_recovery/agent/service.py")
     units = image / "etc/systemd/system"
@@ -113,7 +114,7 @@ def test_the_agent_comes_into_an_image_where_it_is_wanted_and_goes_where_not(sit
     told = json.loads((image / etc.lstrip("/") / "agent.json").read_text())
     assert told == {
         "controllers": ["head1"], "port": 6838, "controller_uid": 0, "node": "", "kernel_log": "/dev/kmsg",
-        "munge_socket": "",
+        "munge_socket": "", "catalogue": {"xid": {"79": {"action": "drain_and_report"}}},
     }
     assert all((image / "usr" / path).exists() for path in mine)
     assert "CapabilityBoundingSet=CAP_SYSLOG" in (units / "job-recovery-agent.service").read_text()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Iterator
 
 import pytest
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.agent import config, protocol, spool
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.agent import config, disks, protocol, spool
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.agent.records import (
     File,
     Position,
@@ -183,6 +183,11 @@ def test_a_disk_that_takes_nothing_keeps_no_report_from_being_sent(tmp_path: Pat
         ({"kernel_log": "kmsg"}, "kernel_log"),
         ({"node": "a b"}, "node"),
         ({"other": 1}, "other"),
+        ({"catalogue": {}}, ""),
+        ({"catalogue": {"xid": {"79": {"action": "drain_and_report"}}}}, ""),
+        ({"catalogue": {"xid": {"79": {"action": "explode"}}}}, "catalogue"),
+        ({"catalogue": {"xid": {"999": {"action": "reboot"}}}}, "catalogue"),
+        ({"catalogue": []}, "catalogue"),
     ],
 )
 def test_settings_are_checked(tmp_path: Path, change: dict[str, Any], wrong: str) -> None:
@@ -193,3 +198,19 @@ def test_settings_are_checked(tmp_path: Path, change: dict[str, Any], wrong: str
             config.load(str(path))
     else:
         assert config.load(str(path)).node == os.uname().nodename.partition(".")[0]
+
+
+def test_own_disks_of_this_machine_and_of_none(tmp_path: Path) -> None:
+    (tmp_path / "block" / "dm-3" / "slaves" / "sda2").mkdir(parents=True)
+    (tmp_path / "block" / "sda").mkdir()
+    (tmp_path / "mountinfo").write_text("24 22 253:3 / / rw,relatime shared:3 - xfs /dev/mapper/vg0-root rw\n")
+    assert disks.own(str(tmp_path / "mountinfo"), str(tmp_path / "block")) == {"dm-3", "sda"}
+    assert disks.own(str(tmp_path / "absent"), str(tmp_path / "block")) is None
+
+
+def test_the_site_says_what_follows_from_an_xid(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text(XID79 + "\n")
+    kept = Spool(str(tmp_path))
+    told = TOLD._replace(catalogue={"xid": {"79": {"action": "drain_and_report"}}})
+    Agent(told, BOOT, kept, opened(str(tmp_path / "log"), BOOT, Position())).step()
+    assert [one["action"] for one in kept.oldest(9)] == ["drain_and_report"]
