@@ -18,6 +18,7 @@ from .model import MAX_LINES, Finding, bounded
 from .signatures import Signature
 
 _MAX_LINE = 2048  # characters of a line that are looked at: its beginning and its end
+_BLOCK = 256  # lines that are read at once
 _MAX_STREAMS = 1024  # interleaved processes whose tracebacks are told apart
 _MAX_BEHIND = 8  # ranks that are named
 
@@ -84,6 +85,7 @@ def _words() -> dict[str, list[tuple[int, str, tuple[str, ...]]]]:
 
 
 _WORDS = _words()
+_SIGNS = (*signatures.MARKS, _TRACEBACK.lower(), "nranks", "orld_size")
 
 
 class JobLog:
@@ -101,11 +103,9 @@ class JobLog:
         Args:
             at: when they were written, in seconds since the epoch; None when nobody knows.
         """
-        for raw in text.split("\n"):
-            self._number += 1
-            for line in raw.split("\r") if "\r" in raw else (raw,):
-                if line:
-                    self._take(shortened(line), at)
+        lines = text.split("\n")
+        for start in range(0, len(lines), _BLOCK):
+            self._read(lines[start : start + _BLOCK], at)
 
     def findings(self) -> tuple[Finding, ...]:
         """All faults so far, in the order in which they were first seen; ranks that were waited for at the end."""
@@ -121,10 +121,26 @@ class JobLog:
         found.extend(_made(signatures.RANK_BEHIND, lines, rank, cause) for rank in behind)
         return tuple(found)
 
+    def _read(self, lines: list[str], at: Optional[float]) -> None:
+        """Some lines: what none of them holds is looked for in none of them."""
+        joined = "\n".join(lines)
+        if "\x1b" in joined:
+            joined = _COLOURS.sub("", joined)
+            lines = joined.split("\n")
+        low = joined.lower()
+        marks = [mark for mark in _SIGNS if mark in low]
+        if not marks and not self._tracebacks:
+            self._number += len(lines)
+            return
+        for raw, low_line in zip(lines, low.split("\n")):
+            self._number += 1
+            if self._tracebacks or any(mark in low_line for mark in marks):
+                for line in raw.split("\r") if "\r" in raw else (raw,):
+                    if line:
+                        self._take(shortened(line), at)
+
     def _take(self, line: str, at: Optional[float]) -> None:
-        if "\x1b" in line:
-            line = _COLOURS.sub("", line)
-        row = match(line)
+        row = match(line) if " NCCL INFO " not in line else None  # of which there are very many
         if (row is not None and row.family == "nccl") or "nranks" in line or "orld_size" in line:
             self._ranks.take(line)
         if row is not None and row.weight != signatures.Weight.FOLLOWS and _is_mild(line):
