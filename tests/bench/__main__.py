@@ -14,6 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import job_logs
 import kubernetes_source
 import log_diagnosis
 import preflight
@@ -21,7 +22,8 @@ import slurm_source
 from measuring import Benchmark, Outcome, measure, table
 
 BENCHMARKS: tuple[Benchmark, ...] = (
-    *preflight.BENCHMARKS, *slurm_source.BENCHMARKS, *kubernetes_source.BENCHMARKS, *log_diagnosis.BENCHMARKS
+    *preflight.BENCHMARKS, *slurm_source.BENCHMARKS, *kubernetes_source.BENCHMARKS, *log_diagnosis.BENCHMARKS,
+    *job_logs.BENCHMARKS,
 )
 
 

@@ -134,13 +134,13 @@ class JobLog:
             return
         for raw, low_line in zip(lines, low.split("\n")):
             self._number += 1
-            if self._tracebacks or any(mark in low_line for mark in marks):
+            if self._tracebacks or _holds(low_line, marks):
                 for line in raw.split("\r") if "\r" in raw else (raw,):
                     if line:
                         self._take(shortened(line), at)
 
     def _take(self, line: str, at: Optional[float]) -> None:
-        row = match(line) if " NCCL INFO " not in line else None  # of which there are very many
+        row = match(line)
         if (row is not None and row.family == "nccl") or "nranks" in line or "orld_size" in line:
             self._ranks.take(line)
         if row is not None and row.weight != signatures.Weight.FOLLOWS and _is_mild(line):
@@ -187,6 +187,13 @@ def findings(text: str, at: Optional[float] = None) -> tuple[Finding, ...]:
     log = JobLog()
     log.feed(text, at)
     return log.findings()
+
+
+def _holds(low_line: str, marks: list[str]) -> bool:
+    """Whether a line holds a mark; NCCL's own notes, of which there are very many, only where they tell of ranks."""
+    if " nccl info " in low_line:
+        return "nranks" in low_line
+    return any(mark in low_line for mark in marks)
 
 
 def _is_mild(line: str) -> bool:
