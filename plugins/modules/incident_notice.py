@@ -156,7 +156,7 @@ incidents:
       description: What a person can do; empty where nothing is to be done.
       type: str
       returned: always
-      sample: repair it, then `job-recovery release 7`; or have it tried again: `job-recovery retry 7`
+      sample: "repair it, then `job-recovery release 7`; or have it tried again: `job-recovery retry 7`"
 """
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.entry import run_module
