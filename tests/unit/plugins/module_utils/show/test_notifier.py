@@ -7,6 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -196,3 +200,33 @@ def test_unknown_states_are_refused() -> None:
 def test_the_example_for_mail_is_made_of_tasks() -> None:
     [task] = yaml.safe_load((EXAMPLE / "notify-mail.yml").read_text())
     assert "job_recovery_notice.text" in task["ansible.builtin.command"]["stdin"]
+
+
+def test_killed_while_the_tasks_run_it_does_not_run_them_at_once_again(
+    settings: Settings, store: Store, tmp_path: Path
+) -> None:
+    begun = tmp_path / "begun"
+    Path(settings.notify.tasks).write_text(
+        "- ansible.builtin.copy: {content: x, dest: %s}\n- ansible.builtin.command: {argv: [sleep, '20']}\n" % begun
+    )
+    notifier.begun(store, settings.notify.states)
+    escalate(store, "node1", "it stays dead")
+    module = "ansible_collections.mission_control.job_recovery.plugins.module_utils.show.reporter"
+    reporter = subprocess.Popen(
+        [sys.executable, "-m", module],
+        env={**os.environ, "RUNTIME_DIRECTORY": str(tmp_path)},
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        until = time.monotonic() + 60
+        while not begun.exists():
+            assert time.monotonic() < until
+            time.sleep(0.1)
+    finally:
+        reporter.kill()
+        reporter.wait(10)
+    outbox = Outbox(store.database, notifier.SINK)
+    assert outbox.backlog() == 1
+    assert outbox.waiting(10) == []
+    again_now(store)
+    assert [row["tries"] for row in outbox.waiting(10)] == [1]
