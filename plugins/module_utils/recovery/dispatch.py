@@ -23,6 +23,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.kuber
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.models import job_view
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import (
     canary,
+    evidence,
     holder,
     left_over,
     observe,
@@ -190,6 +191,8 @@ class LedgerWatch:
             self._expired_at = self._steady()
             store.records.expire(_KEEP)
             store.commands.expire(_KEEP)
+            live = {incident.id for incident in store.incidents.live()}
+            evidence.prune(settings.state_dir, settings.nodes.evidence_incidents, live)
         if self._steady() - self._refreshed_at >= REFRESH_EVERY:
             self._refreshed_at = self._steady()
             tools = self._make(settings)

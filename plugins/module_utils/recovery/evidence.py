@@ -4,7 +4,7 @@
 """Evidence of nodes on the controller: what their helpers collected before a reboot, in files for people.
 
 `STATE_DIR/evidence/incident-7/node7/kernel.log`, readable by the service's account and root alone. Only the newest
-incidents are kept, so that it cannot fill the disk.
+incidents and those that are not closed are kept, so that it cannot fill the disk.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import os
 import re
 import shutil
 import zlib
-from typing import Any, Mapping
+from typing import Any, Collection, Mapping
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Unreadable
 
@@ -56,14 +56,14 @@ def save(state_dir: str, incident: int, node: str, files: Mapping[str, bytes]) -
     return folder
 
 
-def prune(state_dir: str, keep: int) -> int:
-    """Remove what is kept of all but the newest `keep` incidents; how many were removed. Never fails."""
+def prune(state_dir: str, keep: int, live: Collection[int]) -> int:
+    """Remove what is kept of all but the newest `keep` incidents and the live ones; how many. Never fails."""
     root = os.path.join(state_dir, _FOLDER)
     try:
         found = sorted(int(match.group(1)) for match in map(_INCIDENT.match, os.listdir(root)) if match)
     except OSError:
         return 0
-    old = found[: max(0, len(found) - keep)]
+    old = [number for number in found[: max(0, len(found) - keep)] if number not in live]
     for number in old:
         shutil.rmtree(os.path.join(root, "incident-%d" % number), ignore_errors=True)
     return len(old)

@@ -21,11 +21,12 @@ Name = TypeVar("Name")
 def with_followers(found: Mapping[Name, JobLook], tools: Tools) -> dict[Name, JobLook]:
     """These looks, with dependents and successor of those jobs that have ended. One call for the dependents of all."""
     ended = {name: look for name, look in found.items() if look.job is not None and look.job.state in JOB_ENDED}
-    made = _with_dependents(ended, tools)
+    made = with_dependents(ended, tools)
     return {**found, **{name: _with_successor(look, tools) for name, look in made.items()}}
 
 
-def _with_dependents(ended: Mapping[Name, JobLook], tools: Tools) -> dict[Name, JobLook]:
+def with_dependents(ended: Mapping[Name, JobLook], tools: Tools) -> dict[Name, JobLook]:
+    """These looks at jobs that have ended, with their dependents; one call for all."""
     jobs = {name: look.job for name, look in ended.items() if look.job is not None}
     known = {name: job for name, job in jobs.items() if job.uid is not None and job.end_time}
     why = "Slurm does not say whose it is and when it ended"

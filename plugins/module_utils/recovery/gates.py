@@ -285,11 +285,7 @@ def dependents(case: Case) -> str:
     """Jobs that depend on this one may already be running on what it left."""
     if not isinstance(case.look, JobLook):
         return ""
-    if looks.DEPENDENTS in case.look.unknown:
-        return "whether jobs that depend on it already run is not known: %s" % case.look.unknown[looks.DEPENDENTS]
-    if not case.look.dependents:
-        return ""
-    return "jobs that depend on it may already run: %s" % ", ".join(case.look.dependents[:5])
+    return present.dependents(case.look)
 
 
 def cooldown(case: Case) -> str:

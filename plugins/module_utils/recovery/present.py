@@ -72,6 +72,13 @@ def is_well(look: Look) -> bool:
     return running and not look.stalled
 
 
+def dependents(look: JobLook) -> str:
+    """Why a job may not run again for those that depend on it; the empty text where none of them may run by now."""
+    if looks.DEPENDENTS in look.unknown:
+        return "whether jobs that depend on it already run is not known: %s" % look.unknown[looks.DEPENDENTS]
+    return "jobs that depend on it may already run: %s" % ", ".join(look.dependents[:5]) if look.dependents else ""
+
+
 def understood(look: Look) -> bool:
     """Whether Slurm's word for the target is known here; a slurmctld that was just started says UNKNOWN of nodes."""
     found = look.slurm if isinstance(look, NodeLook) else look.job

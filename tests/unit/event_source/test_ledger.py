@@ -10,13 +10,14 @@ import dataclasses
 import importlib.util
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, AsyncIterator, Callable
 
 import pytest
 import yaml
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import dispatch
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import dispatch, evidence
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import Target
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger import changes
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.rows import Request
@@ -138,6 +139,23 @@ def test_waits_are_looked_at_in_the_world(ledger: LedgerSettings, store: Store, 
     world.state("node1", "IDLE")
     assert [event["due"]["incidents"] for event in watch.look(settings) if "due" in event] == [[number]]
     watch.close()
+
+
+def test_evidence_of_what_is_not_closed_is_kept(ledger: LedgerSettings, store: Store, tmp_path: Path) -> None:
+    world = World()
+    old, closed, newest = (opened(store, name) for name in ("node1", "node2", "node3"))
+    store.incidents.change(old, changes.escalate("for a person", {}))
+    for number in (closed, newest):
+        store.incidents.change(number, changes.close("it is over", {}))
+    for number in (old, closed, newest):
+        evidence.save(str(tmp_path), number, "node1", {"kernel.log": b"x"})
+    settings = load(write(tmp_path, ledger))
+    settings = replace(settings, nodes=replace(settings.nodes, evidence_incidents=1))
+    watch = dispatch.LedgerWatch(make=lambda settings: world.tools(settings, lambda work: pytest.fail("acted")))
+    watch.look(settings)
+    watch.close()
+    kept = sorted(path.name for path in (tmp_path / "evidence").iterdir())
+    assert kept == sorted("incident-%d" % number for number in (old, newest))
 
 
 def test_healthy_boots_are_refreshed(store: Store, ledger: LedgerSettings, tmp_path: Path) -> None:

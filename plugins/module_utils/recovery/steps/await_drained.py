@@ -14,6 +14,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.kuber
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.reading import printable
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import (
     observe,
+    opt_in,
     plans,
     present,
     waits,
@@ -139,7 +140,12 @@ def _may_be_cut(work: Work, tools: Tools, node: Node) -> bool:
 
 
 def _restarts(job: Job, tools: Tools) -> bool:
-    return job_opted_in(job, tools) and job.requeue is not False and job.batch is not False
+    """Whether it may be restarted, and once more. Slurm's own count is at least as high as ours."""
+    if not job_opted_in(job, tools) or job.requeue is False or job.batch is False:
+        return False
+    said, limits = opt_in.parse(job.comment).attempts, tools.settings.limits
+    allowed = min(limits.default_attempts if said is None else said, limits.max_attempts)
+    return job.restart_count is not None and job.restart_count < allowed
 
 
 def _only_a_reboot_ends_it(work: Work, tools: Tools, node: Node) -> bool:

@@ -58,7 +58,7 @@ class Fence:
     def act(self, works: Sequence[Work], tools: Tools) -> list[Outcome]:
         """All nodes at once, each with its own BMC; not a node that answers by now (it was waited for since)."""
         answers = Answers(works, tools)
-        for work, heard in _answering(works, tools):
+        for work, heard in _answering(works, answers, tools):
             why = "node %s answers again" % work.target.name
             proof = {plans.ANSWERS_AGAIN: heard}
             answers.give(Outcome(work.incident, FAILED, why, remember={plans.ANSWERS_AGAIN: True}, proof=proof))
@@ -67,11 +67,13 @@ class Fence:
         return answers.all()
 
 
-def _answering(works: Sequence[Work], tools: Tools) -> list[tuple[Work, bool]]:
+def _answering(works: Sequence[Work], answers: Answers, tools: Tools) -> list[tuple[Work, bool]]:
     """Those that were taken for silent and answer now, with whether Slurm hears them (or does not know them). Not one
     that this incident told to reboot: it was alive then, and would not go.
 
-    The helper's answer is what counts; of a node that Slurm does not miss yet, any answer of its SSH port.
+    The helper's answer is what counts; of a node that Slurm does not miss yet, any answer of its SSH port. That a
+    helper could not be asked, or was not understood, is no silence of its node, which gets its outcome here: to be
+    asked again.
 
     Raises:
         RecoveryError: Slurm cannot be asked about one that answers, or we cannot ask; nobody is powered off meanwhile.
@@ -81,17 +83,32 @@ def _answering(works: Sequence[Work], tools: Tools) -> list[tuple[Work, bool]]:
     others = [work for work in silent if work not in by_probes]
     told = ask_nodes(others, tools, lambda work: ["probe", *identity_words(work)], _PROBE_DEADLINE)
     alive = [work for work in others if told[work.incident].error is None and told[work.incident].data.get("boot_id")]
+    for work in others:
+        error = told[work.incident].error
+        if error is not None and not isinstance(error, Unreachable):
+            answers.give(retry(work, tools, "whether %s is silent is not known: %s" % (work.target.name, error)))
+    _asked_at_all([work for work in others if isinstance(told[work.incident].error, Unreachable)], tools)
     alive += _connecting(by_probes, tools)
     nodes = slurm_nodes(alive, tools) if alive else {}
     return [(work, work.incident not in nodes or nodes[work.incident].responding) for work in alive]
 
 
 def _connecting(works: Sequence[Work], tools: Tools) -> list[Work]:
+    words = _asked_at_all(works, tools)
+    return [work for work in works if words[work.incident] in ANSWERS]
+
+
+def _asked_at_all(works: Sequence[Work], tools: Tools) -> dict[int, str]:
+    """By incident what the SSH port says.
+
+    Raises:
+        Unreachable: one of them cannot be asked from here: that is our own trouble, and nobody's silence.
+    """
     addresses = {work.incident: work.machine.ssh_address if work.machine is not None else "" for work in works}
     words = tools.nodes.banner([address for address in addresses.values() if address], _KNOCK_DEADLINE) if works else {}
     if any(words.get(address, UNKNOWN) == UNKNOWN for address in addresses.values()):
         raise Unreachable("the SSH port of a node cannot be asked from here", "look at the controller's network")
-    return [work for work in works if words[addresses[work.incident]] in ANSWERS]
+    return {incident: words[address] for incident, address in addresses.items()}
 
 
 def _fence(work: Work, tools: Tools) -> Outcome:

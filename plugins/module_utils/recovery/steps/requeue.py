@@ -9,7 +9,13 @@ import math
 from typing import Any, Mapping, Optional, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import job_runs, plans
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import (
+    job_runs,
+    plans,
+    present,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.followers import with_dependents
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.looks import JobLook
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import (
     Lost,
     Outcome,
@@ -20,11 +26,12 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     Answers,
     done,
     failed,
+    retry,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.job_places import read_jobs
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.job_words import not_done
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import hostlist, job_state, outcome
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Job
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import JOB_ENDED, Job
 
 
 class Requeue:
@@ -56,12 +63,33 @@ class Requeue:
         for work in works:
             if job_runs.is_another(work.memory, work.intent.get("uid"), work.intent.get("restart_count", math.inf)):
                 answers.give(failed(work, "another job has the number %s by now" % work.target.name))
+        _keep_from_dependents(answers, tools)
         for hidden in (False, True):
             try:
                 _requeue(answers, [work for work in answers.open if _may_hide(work) is hidden], tools, hidden)
             except RecoveryError as exc:
                 answers.give_error([work for work in answers.open if _may_hide(work) is hidden], exc)
         return answers.all()
+
+
+def _keep_from_dependents(answers: Answers, tools: Tools) -> None:
+    """The gate `dependents` once more: jobs may have begun behind this one while its processes were waited for."""
+    try:
+        jobs = read_jobs(answers.open, tools)
+        ended = {
+            work.incident: JobLook(job=jobs[work.incident])
+            for work in answers.open
+            if work.incident in jobs and jobs[work.incident].state in JOB_ENDED and "dependents" not in work.overridden
+        }
+        seen = with_dependents(ended, tools) if ended else {}
+    except RecoveryError as exc:
+        answers.give_error(answers.open, exc)
+        return
+    for work in [work for work in answers.open if work.incident in seen]:
+        look = seen[work.incident]
+        why = present.dependents(look)
+        if why:
+            answers.give(retry(work, tools, why) if look.dependents is None else failed(work, "dependents: %s" % why))
 
 
 def _may_hide(work: Work) -> bool:

@@ -64,5 +64,4 @@ def collect(works: Sequence[Work], tools: Tools, seconds: float) -> list[Outcome
             continue
         sizes = {name: len(content) for name, content in files.items()}
         made.append(done(work, remember={EVIDENCE: folder}, proof={"folder": folder, "bytes": sizes}))
-    evidence.prune(tools.settings.state_dir, tools.settings.nodes.evidence_incidents)
     return made

@@ -32,6 +32,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps import STEPS
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import (
+    JOB_ENDED,
     AccountingRecord,
     Job,
     JobState,
@@ -87,7 +88,9 @@ class Site:
 
     def job(self, number: int, state: str, *flags: str, **fields: Any) -> None:
         """Add or change a job."""
-        facts = {"batch": True, "requeue": True, "restart_count": 0, "priority": 1, "comment": OPTED_IN, **fields}
+        usual = {"batch": True, "requeue": True, "restart_count": 0, "priority": 1, "comment": OPTED_IN, "uid": 1000}
+        ended = {"end_time": int(time.time()) - 5} if state in JOB_ENDED else {}
+        facts = {**usual, **ended, **fields}
         self.jobs_now[number] = Job(number, state, flags, **facts)
 
     # Slurm

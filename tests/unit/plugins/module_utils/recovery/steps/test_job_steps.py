@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 import pytest
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import (
@@ -332,6 +332,30 @@ def test_another_job_that_got_the_number_is_not_requeued(site: Site, now: dict[s
     outcome = site.act_one(at("requeue", memory={"job_seen": {"restart_count": 1, "uid": 5}}))
     assert (outcome.status == "failed") is another
     assert (site.writes == []) is another
+
+
+@pytest.mark.parametrize(
+    ("began", "fields", "overridden", "status"),
+    [
+        (None, {}, (), "done"),  # it waits still
+        (0, {}, (), "failed"),
+        (-100, {}, (), "done"),  # before this one ended: it waited for something else
+        (0, {}, ("dependents",), "done"),
+        (0, {"end_time": None}, (), "waiting"),
+        (0, {"uid": None}, (), "waiting"),
+    ],
+)
+def test_a_job_that_another_one_began_behind_meanwhile_is_not_requeued(
+    site: Site, began: Optional[int], fields: dict[str, Any], overridden: tuple[str, ...], status: str
+) -> None:
+    now = int(time.time())
+    site.job(11, "FAILED", **{"end_time": now - 5, **fields})
+    line = "sbatch --dependency=afterany:11 next.sh"
+    start = None if began is None else now + began
+    site.submitted = [AccountingRecord(12, "RUNNING", uid=1000, start_time=start, submit_line=line)]
+    outcome = site.act_one(at("requeue", overridden=overridden))
+    assert outcome.status == status, outcome.why
+    assert (("requeue", "11") in site.writes) is (status == "done")
 
 
 FAILED_ON_1 = {"failed_run": {"state": "FAILED", "exit_code": "1:0", "nodes": "node1"}}

@@ -14,8 +14,10 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.error
     Absent,
     Conflict,
     Forbidden,
+    RecoveryError,
     TimedOut,
     Unreachable,
+    Unreadable,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import decide, plans
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps import STEPS
@@ -267,6 +269,7 @@ def test_a_job_that_does_not_end_is_not_waited_for(
 
 
 MINE = {"comment": OPTED_IN}
+ONCE = '{"APS": {"auto_resume_mode": "requeue", "max_requeue_times": 1}}'
 OTHERS = {"comment": None}
 
 
@@ -281,6 +284,11 @@ OTHERS = {"comment": None}
         ({"drain_policy": "now"}, "reboot_over_ssh", [OTHERS], "waiting"),
         ({"drain_policy": "now", "reboot_under_jobs": True}, "reboot_over_ssh", [MINE, OTHERS], "done"),
         ({"drain_policy": "now"}, "reboot_over_ssh", [{**MINE, "requeue": False}], "waiting"),
+        ({"drain_policy": "now"}, "reboot_over_ssh", [{"comment": ONCE}], "done"),
+        ({"drain_policy": "now"}, "reboot_over_ssh", [{"comment": ONCE, "restart_count": 1}], "waiting"),
+        ({"drain_policy": "now"}, "reboot_over_ssh", [{**MINE, "restart_count": None}], "waiting"),
+        ({"drain_policy": "now", "default_attempts": 2}, "reboot_over_ssh", [{**MINE, "restart_count": 2}], "waiting"),
+        ({"drain_policy": "now", "max_attempts": 1}, "reboot_over_ssh", [{**MINE, "restart_count": 1}], "waiting"),
         ({"drain_policy": "now"}, "reboot_over_ssh", [{**MINE, "batch": False}], "waiting"),
         ({"drain_policy": "now"}, "reboot_over_ssh", [], "waiting"),  # Slurm says MIXED and tells of no job
         ({"drain_policy": "now", "reboot_under_jobs": True}, "reboot_over_ssh", [], "waiting"),
@@ -472,6 +480,28 @@ def test_fence_waits_where_nobody_can_ask(site: Site) -> None:
     site.ports["ssh-node1"] = "unknown"
     with pytest.raises(Unreachable):
         site.act_one(work_of("fence", site.machines["node1"], memory={plans.BY_PROBES: True}))
+    assert site.writes == []
+
+
+@pytest.mark.parametrize(
+    "error",
+    [Forbidden("SSH says permission denied"), Absent("ssh cannot be run"), Unreadable("no JSON"), Conflict("host key")],
+)
+def test_a_helper_that_cannot_be_asked_is_no_silence(site: Site, error: RecoveryError) -> None:
+    site.helper["ssh-node1", "probe"] = error
+    second = site.add("node2")
+    first, other = site.act(
+        work_of("fence", site.machines["node1"]), replace(work_of("fence", second), incident=8)
+    )
+    assert (first.status, other.status) == ("waiting", "done")
+    assert site.writes == [("https://bmc/node2", "Off")]
+    assert site.act_one(late(work_of("fence", site.machines["node1"]))).status == "failed"
+
+
+def test_where_nobody_can_ask_for_an_address_nobody_is_silent(site: Site) -> None:
+    site.ports["ssh-node1"] = "unknown"
+    with pytest.raises(Unreachable):
+        site.act_one(work_of("fence", site.machines["node1"]))
     assert site.writes == []
 
 
