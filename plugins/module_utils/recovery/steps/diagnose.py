@@ -63,7 +63,6 @@ class Diagnose(Plain):
             return answers.all()
         for work in answers.open:
             answers.give(_told(work, jobs[work.incident], [told[address] for address in asked[work.incident]], tools))
-        evidence.prune(tools.settings.state_dir, tools.settings.nodes.evidence_incidents)
         return answers.all()
 
 

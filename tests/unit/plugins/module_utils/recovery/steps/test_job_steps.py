@@ -40,6 +40,9 @@ def left(job: int, *pids: int) -> dict[str, Any]:
     return {"count": len(pids), "jobs": {str(job): len(pids)}, "processes": processes}
 
 
+OF_11, OF_12 = ("11", "--owner", "11.1000"), ("12", "--owner", "12.1000")
+
+
 @pytest.fixture(name="site")
 def _site() -> Site:
     """Job 11 failed on node1 and node2; nothing of it is left there."""
@@ -99,7 +102,7 @@ def ending(site: Site, address: str, job: int, after: dict[str, Any]) -> None:
 def test_orphans_of_an_opted_in_job_are_ended_by_name(site: Site) -> None:
     ending(site, "ssh-node2", 11, NONE)
     outcome = site.act_one(at("end_orphans"))
-    assert site.writes == [("end-orphans", "11", "--process", "501.5", "--process", "502.5")]
+    assert site.writes == [("end-orphans", *OF_11, "--process", "501.5", "--process", "502.5")]
     assert outcome.status == "done"
     assert outcome.proof == {"nodes": ["node1", "node2"], "silent": [], "ended": {"node2": 2}, "left": 0}
 
@@ -209,7 +212,7 @@ def test_two_jobs_on_one_node_are_one_question(site: Site) -> None:
     site.runs.append(run(12, "node2"))
     works = [at("end_orphans", incident=7), at("end_orphans", "12", incident=8)]
     assert [outcome.status for outcome in site.act(*works)] == ["done", "done"]
-    assert sorted(site.asked) == [("ssh-node1", "orphans", "11"), ("ssh-node2", "orphans", "11", "12")]
+    assert sorted(site.asked) == [("ssh-node1", "orphans", *OF_11), ("ssh-node2", "orphans", *OF_11, *OF_12)]
 
 
 def test_a_task_of_an_array_is_looked_for_by_its_own_number(site: Site) -> None:
@@ -217,7 +220,7 @@ def test_a_task_of_an_array_is_looked_for_by_its_own_number(site: Site) -> None:
     del site.jobs_now[11]
     site.runs = [run(15, "node1")]
     assert site.act_one(at("end_orphans", "11_4")).status == "done"
-    assert site.asked == [("ssh-node1", "orphans", "15")]
+    assert site.asked == [("ssh-node1", "orphans", "15", "--owner", "15.1000")]
 
 
 @pytest.fixture(name="het")
@@ -236,7 +239,7 @@ def _het(site: Site) -> Site:
 
 @pytest.mark.parametrize(
     ("step", "words"),
-    [("end_orphans", ("orphans", "11", "12")), ("clean_spool", ("spool-clean", "--job", "11", "--job", "12"))],
+    [("end_orphans", ("orphans", *OF_11, *OF_12)), ("clean_spool", ("spool-clean", "--job", "11", "--job", "12"))],
 )
 def test_a_heterogeneous_job_is_cleaned_on_the_nodes_of_all_components(het: Site, step: str, words: tuple) -> None:
     assert het.act_one(at(step)).status == "done"
@@ -253,7 +256,7 @@ def test_a_silent_node_of_any_component_is_not_clean(het: Site, step: str) -> No
 def test_orphans_of_another_component_are_ended(het: Site) -> None:
     ending(het, "ssh-node2", 12, NONE)
     assert het.act_one(at("end_orphans")).status == "done"
-    assert het.writes == [("end-orphans", "11", "12", "--process", "501.5", "--process", "502.5")]
+    assert het.writes == [("end-orphans", *OF_11, *OF_12, "--process", "501.5", "--process", "502.5")]
 
 
 @pytest.mark.parametrize("step", ["await_job_end", "end_orphans", "clean_spool"])
@@ -269,7 +272,7 @@ def test_a_node_that_the_ledger_does_not_know_is_reached_by_slurms_address(site:
     del site.machines["node2"]
     site.helper["nodeaddr-node2", "orphans"] = NONE
     assert site.act_one(at("end_orphans")).status == "done"
-    assert ("nodeaddr-node2", "orphans", "11") in site.asked
+    assert ("nodeaddr-node2", "orphans", *OF_11) in site.asked
 
 
 def test_a_job_that_never_ran_has_nothing_to_clean(site: Site) -> None:
@@ -352,7 +355,7 @@ def test_a_job_that_another_one_began_behind_meanwhile_is_not_requeued(
     site.job(11, "FAILED", **{"end_time": now - 5, **fields})
     line = "sbatch --dependency=afterany:11 next.sh"
     start = None if began is None else now + began
-    site.submitted = [AccountingRecord(12, "RUNNING", uid=1000, start_time=start, submit_line=line)]
+    site.submitted = [AccountingRecord(12, "RUNNING", start_time=start, submit_line=line)]
     outcome = site.act_one(at("requeue", overridden=overridden))
     assert outcome.status == status, outcome.why
     assert (("requeue", "11") in site.writes) is (status == "done")
