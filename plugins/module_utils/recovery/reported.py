@@ -34,7 +34,7 @@ _NO_RECOVERY = "None"  # nvidia-smi: gpu_recovery_action
 ECC_CODES = frozenset("xid%d" % number for number in (48, 63, 64, 92, 94, 95, 140, 171, 172))
 
 _CODE = re.compile(r"[a-z][a-z0-9_]{0,31}\Z")
-_DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,63}\Z")
+_DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/#()@,+ -]{0,63}\Z")  # `0000:05:00`, `mc0 CPU_SrcID#0_Chan#1_DIMM#0`
 _PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\Z")
 _BOOT_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 
@@ -47,7 +47,7 @@ class Report:
         code: the fault (`xid79`); empty where the report is not understood.
         verdict: whose fault it is, of `logs.model.VERDICTS`; empty where the report does not say.
         action: what the catalogue asks for, of `logs.model.ACTIONS`.
-        device: PCI address, disk or port; empty where the log names none.
+        device: PCI address, disk, port or memory module; empty where the log names none.
         boot_id: of the boot whose log said it; empty where that is not known.
     """
 

@@ -52,6 +52,12 @@ def test_a_report_has_no_text_of_the_log() -> None:
     assert reported.parse(reported.parse(BODY).as_memory()) == reported.parse(BODY)
 
 
+@pytest.mark.parametrize("device", ["", "nvme0n1", "mlx5_0/1", "cpu3 bank1", "mc0 CPU_SrcID#0_MC#0_Chan#0_DIMM#0"])
+def test_devices_of_all_kinds(device: str) -> None:
+    assert reported.parse({**BODY, "device": device}).device == device
+    assert not reported.is_gpu(reported.parse({**BODY, "device": device}))
+
+
 @pytest.mark.parametrize(
     "change",
     [
