@@ -255,7 +255,7 @@ PROTECTIONS = (
     ),
     Protection(
         "a node that answers again is not switched off",
-        _without(fence, "_answering", lambda _works, _tools: []),
+        _without(fence, "_answering", lambda _works, _answers, _tools: []),
         "no_node_rebooted_twice",
         _story(
             Blow(10, "cut", "node1", 25.0), strikes=(Strike(KILL, 1, 0, "sql", "cordon"),), deaths_are_seen=False
