@@ -10,7 +10,7 @@ helper's own parser.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Callable, Iterable, Mapping, Optional, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import (
@@ -54,6 +54,7 @@ class Slurm:
     ctld: Slurmctld
     points: Points
     state: str = UP
+    comments: dict[int, str] = field(default_factory=dict)  # AdminComments of jobs in the accounting
     late: Optional[float] = None  # the next drain arrives so many seconds after whoever sent it was killed
 
     def within(self, _seconds: float) -> Slurm:
@@ -144,6 +145,13 @@ class Slurm:
     def update_job(self, job: Any, start_now: bool = False, **_more: Any) -> None:
         begin = self.ctld.begin_now if start_now else int
         self._act("start" if start_now else "comment", lambda: begin(int(str(job))))
+
+    def accounted_comment(self, job: int) -> Optional[str]:
+        self._look("accounted_comment")
+        return self.comments.get(job)
+
+    def update_finished_job(self, job: int, admin_comment: str) -> None:
+        self._act("account", lambda: self.comments.update({job: admin_comment}))
 
     def _look(self, what: str) -> None:
         self.points.reach(LOOK, "slurm " + what)
