@@ -14,6 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import batch
 import job_logs
 import kubernetes_source
 import log_diagnosis
@@ -23,7 +24,7 @@ from measuring import Benchmark, Outcome, measure, table
 
 BENCHMARKS: tuple[Benchmark, ...] = (
     *preflight.BENCHMARKS, *slurm_source.BENCHMARKS, *kubernetes_source.BENCHMARKS, *log_diagnosis.BENCHMARKS,
-    *job_logs.BENCHMARKS,
+    *job_logs.BENCHMARKS, *batch.BENCHMARKS,
 )
 
 
