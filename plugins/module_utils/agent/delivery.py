@@ -18,6 +18,7 @@ from .spool import Spool
 _DEADLINE = 20.0  # seconds of an exchange
 _MUNGE_DEADLINE = 5.0
 _FIRST_PAUSE, _LAST_PAUSE = 1.0, 60.0
+_SHORTEST_PAUSE = 2.0  # which leaves room in what the controller takes from one address
 
 
 class NotDelivered(Exception):
@@ -48,10 +49,16 @@ class Delivery:
                 pause = _FIRST_PAUSE
                 continue
             # not all nodes of a cluster at the same moment, after what all of them saw
-            until = time.monotonic() + pause * random.uniform(0.5, 1.5)  # noqa: S311 (no secret)
-            while not ended() and time.monotonic() < until:
-                time.sleep(0.1)
+            self._pause(pause * random.uniform(0.5, 1.5), ended)  # noqa: S311 (no secret)
             pause = min(pause * 2, _LAST_PAUSE)
+
+    def _pause(self, seconds: float, ended: Callable[[], bool]) -> None:
+        """So long at most; a new report does not wait for the end of it."""
+        began, known = time.monotonic(), self._spool.added
+        while not ended() and time.monotonic() - began < seconds:
+            if self._spool.added != known and time.monotonic() - began >= _SHORTEST_PAUSE:
+                return
+            time.sleep(0.1)
 
     def deliver(self, reports: list) -> bool:
         """Offer reports to one controller after the other; whether one answered and had room for them.

@@ -39,6 +39,7 @@ class Spool:
         limit: reports that are kept; then the oldest goes that asks for nothing to be done, or else the oldest.
 
     Attributes:
+        added: how many reports were ever kept.
         trouble: why the file was not written the last time, empty when it was.
     """
 
@@ -53,6 +54,7 @@ class Spool:
         self._written_at = 0.0
         self._ended = False
         self.position = Position()
+        self.added = 0
         self.trouble = ""
         self._load()
 
@@ -90,6 +92,7 @@ class Spool:
     def _keep(self, reports: Iterable[dict]) -> None:
         for report in reports:
             self._reports[report["id"]] = report
+            self.added += 1
             self._changed = True
         while len(self._reports) > self._limit:
             del self._reports[self._least()]

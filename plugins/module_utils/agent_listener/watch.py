@@ -37,7 +37,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 
 SOURCE = believe.SOURCE
 _LOOK_EVERY = 1.0  # seconds, when no agent says anything
-_MACHINES_EVERY = 60.0
+_MACHINES_EVERY, _MACHINES_SOON = 60.0, 2.0  # the latter when an agent of an unknown node spoke
 _REPORTS = (100.0, 1.0)  # of one node: at once, and in a second
 _RESOLVED_FOR = 600.0
 _RESOLVE_DEADLINE = 5.0
@@ -48,6 +48,10 @@ class Book:
 
     Args:
         steady: seconds that never go back.
+
+    Attributes:
+        machines: the nodes by each of their names.
+        stranger: whether an agent of a node that is not among them spoke, which may have been registered since.
     """
 
     def __init__(self, steady: Callable[[], float] = time.monotonic) -> None:
@@ -62,6 +66,7 @@ class Book:
         self._sent: set[tuple] = set()
         self._rooms: dict[str, Bucket] = {}
         self.machines: dict[str, Machine] = {}
+        self.stranger = False
 
     def look(self, settings: Settings, arrivals: list[tuple[Arrival, Machine]]) -> tuple[list, list]:
         """Keep what arrived: the answers, in its order, and the events to send.
@@ -92,7 +97,8 @@ class Book:
         return self._store
 
     def _refresh(self, store: Store) -> None:
-        if self._steady() - self._machines_at >= _MACHINES_EVERY:
+        if self._steady() - self._machines_at >= (_MACHINES_SOON if self.stranger else _MACHINES_EVERY):
+            self.stranger = False
             known = store.machines.all()
             self.machines = {
                 name: machine
@@ -209,6 +215,7 @@ class AgentWatch:
     async def _take(self, arrival: Arrival) -> protocol.Answer:
         machine = self._book.machines.get(arrival.message.node)
         if machine is None:
+            self._book.stranger = True
             raise Absent("no node is called %s" % arrival.message.node, "it is registered by site.yml")
         believe.check_sender(arrival.proved, machine, await self._addresses_of(machine))
         future: asyncio.Future = asyncio.get_running_loop().create_future()

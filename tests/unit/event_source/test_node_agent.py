@@ -16,6 +16,8 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any, AsyncIterator, Callable, Iterator, NamedTuple, Optional
 
@@ -82,13 +84,15 @@ class Site(NamedTuple):
         spool.add(reports, Position())
         return spool
 
-    async def deliver(self, *reports: dict[str, Any], node: str = "node1", boot: str = BOOT) -> tuple[bool, Spool, str]:
+    def config(self, name: str) -> Config:
+        """What the agent on node1 is told, under any name."""
+        return Config((HEAD,), self.port, os.getuid(), name, "/dev/kmsg", self.sockets[NODE1])
+
+    async def deliver(self, *reports: dict[str, Any], name: str = "node1", boot: str = BOOT) -> tuple[bool, Spool, str]:
         """What an agent with these reports does once: whether it was answered, what it still has, what it says."""
         said: list[str] = []
-        address = {"node1": NODE1, "node2": NODE2}[node]
-        config = Config((HEAD,), self.port, os.getuid(), node, "/dev/kmsg", self.sockets[address])
         spool = self.spool(*reports)
-        ok = await asyncio.to_thread(Delivery(config, boot, spool, said.append).deliver, list(reports))
+        ok = await asyncio.to_thread(Delivery(self.config(name), boot, spool, said.append).deliver, list(reports))
         return ok, spool, " ".join(said)
 
     async def event(self, seconds: float = 10.0) -> dict[str, Any]:
@@ -366,7 +370,7 @@ class Node:
             ignore = shutil.ignore_patterns("__pycache__")
             shutil.copytree(modules / name, self.folder / "lib/job_recovery" / name, ignore=ignore)
         self.log = self.folder / "kernel.log"
-        told = Config((HEAD,), site.port, os.getuid(), "node1", str(self.log), site.sockets[NODE1])._asdict()
+        told = site.config("node1")._replace(kernel_log=str(self.log), catalogue={})._asdict()
         (self.folder / "agent.json").write_text(json.dumps(told))
         (self.folder / "start.py").write_text(
             "import sys\nsys.path.insert(0, %r)\nfrom job_recovery.agent.service import main\nsys.exit(main(%r))\n"
@@ -414,6 +418,25 @@ async def test_what_the_kernel_says_comes_to_the_ledger(site: Site, node: Node) 
     assert node.peak_kib() < 30 * 1024
     node.process.terminate()
     assert await asyncio.to_thread(node.process.wait, 30) == 0
+
+
+async def test_a_node_that_was_just_registered_is_heard_soon(site: Site) -> None:
+    ok, _spool, said = await site.deliver(report(), name="node7")
+    assert (ok, "no node is called node7" in said) == (False, True)
+    site.store.machines.put(Machine("node7", "node7", "", NODE1))
+    await asyncio.sleep(3.5)
+    ok, _spool, said = await site.deliver(report(), name="node7")
+    assert ok, said
+
+
+async def test_a_new_report_waits_for_no_pause(site: Site) -> None:
+    spool = site.spool(report())
+    sender = Delivery(site.config("node1"), BOOT, spool, print)
+    began = time.monotonic()
+    adding = threading.Timer(0.5, lambda: spool.add([report()], Position()))
+    adding.start()
+    await asyncio.to_thread(sender._pause, 60.0, bool)
+    assert 1.9 < time.monotonic() - began < 30
 
 
 async def test_a_kill_and_a_controller_that_is_away_lose_nothing(
