@@ -89,7 +89,7 @@ def run(params: dict[str, Any], _check_mode: bool) -> dict[str, Any]:
         def machines(names: Sequence[str]) -> Mapping[str, Machine]:
             return store.machines.resolve(looks.SLURM, names)
 
-        frame = Frame(store, settings, params["token"], make_tools(settings, guard, machines))
+        frame = Frame(store, settings, params["token"], make_tools(settings, guard, machines, store.machines.all))
         for name in plans.in_order(set(params["steps"])):
             results += frame.run(find_step(name))
     return {"results": results, "changed": any(result["status"] in (DONE, WAITING, FAILED) for result in results)}

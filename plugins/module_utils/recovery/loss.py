@@ -144,12 +144,16 @@ def judge(tracks: Mapping[str, Track], candidates: Collection[str], rules: Rules
     answering = sum(track.answers for track in tracks.values())
     if sum(track.misses > 0 for track in tracks.values()) > rules.allowed:
         return Verdict(withheld=TOO_MANY)
-    others = len(tracks) - 1
-    if others and answering * 2 <= others:
+    if cut_off(answering, len(tracks) - 1):
         return Verdict(withheld=CUT_OFF)
     if silent and answering < _WITNESSES:
         return Verdict(dead, withheld=FEW)
     return Verdict(dead, silent)
+
+
+def cut_off(answering: int, others: int) -> bool:
+    """Whether so few of the other nodes answer that the silence of one may be the controller's own."""
+    return others > 0 and answering * 2 <= others
 
 
 def _after(track: Track, seen: Optional[bool], look: Round) -> Track:

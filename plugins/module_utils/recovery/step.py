@@ -131,6 +131,7 @@ class Tools:
         guard: raises `Lost`, else returns the seconds left (see above).
         now: epoch seconds.
         machines: the ledger's machines by these names of Slurm; a name that the ledger does not know is left out.
+        all_machines: every machine that the ledger knows.
     """
 
     settings: Any
@@ -141,6 +142,7 @@ class Tools:
     guard: Callable[[Work], float]
     now: Callable[[], float]
     machines: Callable[[Sequence[str]], Mapping[str, Machine]] = lambda _names: {}
+    all_machines: Callable[[], Sequence[Machine]] = tuple
 
 
 class Step(Protocol):

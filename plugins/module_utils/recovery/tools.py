@@ -20,12 +20,13 @@ def make_tools(
     settings: Settings,
     guard: Optional[Callable[[Work], float]] = None,
     machines: Optional[Callable[[Sequence[str]], Mapping[str, Machine]]] = None,
+    all_machines: Callable[[], Sequence[Machine]] = tuple,
 ) -> Tools:
     """Adapters are cheap to make: each connects, or reads its credentials, at its first use.
 
     Args:
         guard: see `step.Tools`; without one nothing can be done with these tools but looking.
-        machines: see `step.Tools`; without it no machine is known.
+        machines, all_machines: see `step.Tools`; without them no machine is known.
     """
     slurm, kubernetes = settings.slurm, settings.kubernetes
     return Tools(
@@ -39,6 +40,7 @@ def make_tools(
         guard=guard or _only_looking,
         now=time.time,
         machines=machines or (lambda _names: {}),
+        all_machines=all_machines,
     )
 
 

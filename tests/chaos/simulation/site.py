@@ -259,11 +259,11 @@ class Site:
             self.controllers[0]
         )
 
-    def tools(self, settings: Settings, guard: Any = None, machines: Any = None) -> Tools:
+    def tools(self, settings: Settings, guard: Any = None, machines: Any = None, all_machines: Any = tuple) -> Tools:
         """Stands in for `make_tools`."""
         known = machines or (lambda _names: {})
         api = self.api if self.both else None
-        return Tools(settings, self.slurm, api, self.shell, self.bmcs, guard, self.clock.time, known)
+        return Tools(settings, self.slurm, api, self.shell, self.bmcs, guard, self.clock.time, known, all_machines)
 
     def is_dead(self, told: str) -> bool:
         return self.deaths_are_seen and told in self.dead

@@ -11,8 +11,8 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.error
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes.probe import ANSWERS
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes.shell import UNKNOWN
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.identity import parse_uuid
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.redfish import OFF
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import plans
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.redfish import OFF, proves_off
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import loss, plans
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import (
     FAILED,
     Outcome,
@@ -37,6 +37,9 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 _LOOK_AGAIN = 2.0
 _PROBE_DEADLINE = 4.0
 _KNOCK_DEADLINE = 1.5  # the kernel repeats an unanswered SYN after one second
+_WITNESSES = 64  # other nodes that are asked, at most
+# The gate that a person overrides who wants nodes off although most of the others are silent, too.
+_OVERRIDE = "common_cause"
 
 
 class Fence:
@@ -56,12 +59,17 @@ class Fence:
         }
 
     def act(self, works: Sequence[Work], tools: Tools) -> list[Outcome]:
-        """All nodes at once, each with its own BMC; not a node that answers by now (it was waited for since)."""
+        """All nodes at once, each with its own BMC.
+
+        Not a node that answers by now (it was waited for since), and none that is on while most others are silent.
+        """
         answers = Answers(works, tools)
         for work, heard in _answering(works, answers, tools):
             why = "node %s answers again" % work.target.name
             proof = {plans.ANSWERS_AGAIN: heard}
             answers.give(Outcome(work.incident, FAILED, why, remember={plans.ANSWERS_AGAIN: True}, proof=proof))
+        for work in _perhaps_ours(answers.open, tools):
+            answers.give(retry(work, tools, "%s is not powered off: %s" % (work.target.name, loss.CUT_OFF)))
         for outcome in each(answers.open, tools, _fence):
             answers.give(outcome)
         return answers.all()
@@ -91,6 +99,35 @@ def _answering(works: Sequence[Work], answers: Answers, tools: Tools) -> list[tu
     alive += _connecting(by_probes, tools)
     nodes = slurm_nodes(alive, tools) if alive else {}
     return [(work, work.incident not in nodes or nodes[work.incident].responding) for work in alive]
+
+
+def _perhaps_ours(works: Sequence[Work], tools: Tools) -> list[Work]:
+    """Those whose silence may be our own: most other nodes do not answer either, and their BMCs do not say Off.
+
+    Whatever brought the fault, Slurm's or Kubernetes' verdict too: they lose the nodes by the same cut, one by one,
+    so that the first comes before there are enough of them for a common cause.
+    """
+    asked = [work for work in works if not power_off_proved(work) and _OVERRIDE not in work.overridden]
+    witnesses = [machine for machine in tools.all_machines() if machine.ssh_address] if asked else []
+    witnesses = witnesses[:: len(witnesses) // _WITNESSES + 1]
+    if not witnesses:
+        return []
+    words = tools.nodes.banner([machine.ssh_address for machine in witnesses], _KNOCK_DEADLINE)
+    answering = {machine.name for machine in witnesses if words.get(machine.ssh_address) in ANSWERS}
+    alone = [work for work in asked if _is_cut_off(work, {machine.name for machine in witnesses}, answering)]
+    return [work for work in alone if not _is_off(work, tools)]
+
+
+def _is_cut_off(work: Work, witnesses: set[str], answering: set[str]) -> bool:
+    own = {work.machine.name} if work.machine is not None else set()
+    return loss.cut_off(len(answering - own), len(witnesses - own))
+
+
+def _is_off(work: Work, tools: Tools) -> bool:
+    if work.machine is None or not work.machine.bmc_url:
+        return False
+    told = tools.power.read_many([work.machine.bmc_url], _PROBE_DEADLINE)
+    return proves_off(told[work.machine.bmc_url], work.machine.smbios_uuid)
 
 
 def _connecting(works: Sequence[Work], tools: Tools) -> list[Work]:

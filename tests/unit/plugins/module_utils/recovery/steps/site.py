@@ -291,6 +291,7 @@ class Site:
             guard=self.guard,
             now=self.clock,
             machines=lambda names: {name: self.machines[name] for name in names if name in self.machines},
+            all_machines=lambda: list(self.machines.values()),
         )
 
     def guard(self, work: Work) -> float:

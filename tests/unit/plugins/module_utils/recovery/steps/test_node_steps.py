@@ -476,6 +476,52 @@ def test_fence_ends_a_node_that_slurm_hears_and_that_does_not_answer(site: Site)
     assert (outcome.status, site.writes) == ("done", [(BMC, "Off")])
 
 
+@pytest.mark.parametrize("memory", [{}, {plans.BY_PROBES: True}, {"reboot_at": 1.0}], ids=["verdict", "probes", "told"])
+@pytest.mark.parametrize(
+    ("others", "status"),
+    [
+        ([], "done"),  # a cluster of one: there is no witness
+        (["banner"], "done"),
+        (["no route"], "waiting"),
+        (["silent", "no route"], "waiting"),
+        (["refused", "silent", "no route"], "done"),
+        (["unknown", "unknown", "banner"], "waiting"),
+        (["no route"] * 3, "waiting"),
+        (["banner"] * 60 + ["no route"] * 240, "waiting"),
+        (["banner"] * 240 + ["no route"] * 60, "done"),
+    ],
+)
+def test_fence_powers_no_node_off_while_most_others_are_silent(
+    site: Site, others: list[str], status: str, memory: dict[str, Any]
+) -> None:
+    site.node("node1", "DOWN", "NOT_RESPONDING")
+    for number, word in enumerate(others, 2):
+        site.add("node%d" % number)
+        site.ports["ssh-node%d" % number] = word
+    work = work_of("fence", site.machines["node1"], memory=memory)
+    outcome = site.act_one(work)
+    assert (outcome.status, bool(site.writes)) == (status, status == "done")
+    if status == "waiting":
+        assert "cut off" in outcome.why
+        assert site.act_one(late(work)).status == "failed"
+        assert site.act_one(replace(work, overridden=("common_cause",))).status == "done"
+
+
+def test_all_nodes_of_one_run_bear_witness_of_each_other(site: Site) -> None:
+    machines = [site.machines["node1"], *(site.add("node%d" % number) for number in (2, 3, 4))]
+    works = [replace(work_of("fence", machine), incident=number) for number, machine in enumerate(machines, 1)]
+    assert {outcome.status for outcome in site.act(*works)} == {"waiting"}
+    assert site.writes == []
+
+
+def test_a_node_that_is_off_is_dead_whatever_the_others_do(site: Site) -> None:
+    site.add("node2")
+    site.bmc[BMC] = replace(site.bmc[BMC], state="Off")
+    assert site.act_one(work_of("fence", site.machines["node1"])).status == "done"
+    site.bmc[BMC] = replace(site.bmc[BMC], uuid="00000000-0000-4000-8000-00000000000f")
+    assert site.act_one(work_of("fence", site.machines["node1"])).status == "waiting"
+
+
 def test_fence_waits_where_nobody_can_ask(site: Site) -> None:
     site.ports["ssh-node1"] = "unknown"
     with pytest.raises(Unreachable):
@@ -489,6 +535,7 @@ def test_fence_waits_where_nobody_can_ask(site: Site) -> None:
 )
 def test_a_helper_that_cannot_be_asked_is_no_silence(site: Site, error: RecoveryError) -> None:
     site.helper["ssh-node1", "probe"] = error
+    site.ports["ssh-node1"] = "banner"
     second = site.add("node2")
     first, other = site.act(
         work_of("fence", site.machines["node1"]), replace(work_of("fence", second), incident=8)
