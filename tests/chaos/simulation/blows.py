@@ -64,6 +64,13 @@ def _cut(site: Site, blow: Blow) -> None:
     site.clock.after(blow.seconds, lambda: site.hardware.cut(blow.target, False))
 
 
+def _switch_gone(site: Site, blow: Blow) -> None:
+    """No node can be reached, and every one of them is well."""
+    for name in site.hardware.machines:
+        site.hardware.cut(name, True)
+        site.clock.after(blow.seconds, lambda name=name: site.hardware.cut(name, False))
+
+
 def _kill_slurmd(site: Site, blow: Blow) -> None:
     machine = site.hardware.machines[blow.target]
     site.break_(blow.target, lambda: machine.slurmd)
@@ -249,6 +256,7 @@ BLOWS: dict[str, Callable[[Site, Blow], None]] = {
     "freeze": _freeze,
     "power_loss": _power_loss,
     "cut": _cut,
+    "switch_gone": _switch_gone,
     "kill_slurmd": _kill_slurmd,
     "drained": _drained,
     "gpu_fault": _gpu_fault,

@@ -262,6 +262,16 @@ PROTECTIONS = (
         ),
     ),
     Protection(
+        "no node is switched off while most others are silent",
+        _without(fence, "_perhaps_ours", lambda _works, _tools: []),
+        "no_healthy_node_switched_off",
+        _story(
+            Blow(10, "switch_gone", seconds=300.0),
+            jobs=(),
+            limits={"blast_radius_percent": 100.0, "blast_radius_nodes": 4, "common_cause_nodes": 9},
+        ),
+    ),
+    Protection(
         "a BMC is asked whose it is before each change",
         _without(redfish, "check_identity", lambda _url, _state, _uuid: None),
         "no_healthy_node_switched_off",
