@@ -22,6 +22,7 @@ def _path() -> str:
 def promtool(*arguments: str, text: str = "") -> tuple[int, str]:
     """Run it; its exit code and all that it said."""
     done = subprocess.run(
-        [_path(), *arguments], input=text, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120
+        [_path(), *arguments], input=text, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120,
+        check=False,
     )
     return done.returncode, done.stdout

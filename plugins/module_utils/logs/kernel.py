@@ -204,5 +204,3 @@ def _identity(finding: Finding) -> tuple[str, str, Optional[float], int]:
 
 def _beginning(finding: Finding) -> int:
     return finding.lines[0][0] if finding.lines else 0
-
-

@@ -135,4 +135,5 @@ def _node_fault(subject: Subject, finding: Finding, at: float) -> Optional[Found
 
 def _body(finding: Finding) -> dict[str, Any]:
     """A finding as the ledger keeps it. Of which boot it is nobody knows; the node is asked."""
-    return believe.evidence_of({**finding.__dict__, "lines": [list(line) for line in finding.lines], "boot_id": ""})
+    report = {**finding.__dict__, "lines": [list(line) for line in finding.lines], "boot_id": ""}
+    return believe.evidence_of(report, report["boot_id"])

@@ -9,8 +9,10 @@ before every act. A file that may be there and cannot be looked at stops, too.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
-from typing import Optional
+from typing import Iterator, Optional
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Unreadable
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.store import Store
@@ -54,19 +56,35 @@ def raise_mark(settings: Settings, store: Store, number: int) -> None:
         Unreadable: the state directory cannot be written: without the mark a restored ledger would not be noticed.
     """
     store.control.put(HIGH_WATER, str(max(number, _highest(store))), "recovery")
-    mark = _read_mark(settings.state_dir)
-    if mark is None or number > mark:
-        _write_mark(settings.state_dir, number)
+    with _alone(settings.state_dir):
+        mark = _read_mark(settings.state_dir)
+        if mark is None or number > mark:
+            _write_mark(settings.state_dir, number)
 
 
 def approve(settings: Settings, store: Store) -> None:
     """A person says that the ledger is good as it is: the mark begins anew from it."""
-    _write_mark(settings.state_dir, _highest(store))
+    with _alone(settings.state_dir):
+        _write_mark(settings.state_dir, _highest(store))
 
 
 def _highest(store: Store) -> int:
     row = store.control.get(HIGH_WATER)
     return max(store.incidents.highest(), int(row["value"]) if row and row["value"].isdigit() else 0)
+
+
+@contextlib.contextmanager
+def _alone(directory: str) -> Iterator[None]:
+    """No other run changes the mark meanwhile: a lower number could take the place of a higher one."""
+    try:
+        place = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as exc:
+        raise Unreadable("the high-water mark cannot be written (%s)" % exc, "make the folder %s" % directory) from exc
+    try:
+        fcntl.flock(place, fcntl.LOCK_EX)  # for the time of one small write
+        yield
+    finally:
+        os.close(place)
 
 
 def _read_mark(directory: str) -> Optional[int]:
