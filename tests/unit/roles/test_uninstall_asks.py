@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -95,7 +97,8 @@ def at_a_terminal(argv: list[str], typed: Optional[str]) -> str:
         told = _answer(ours, typed)
         assert process.wait(_SECONDS) == 0, told
     finally:
-        process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # the run and its workers
         process.wait()
         os.close(ours)
     return told
