@@ -7,46 +7,29 @@ from __future__ import annotations
 
 import time
 
+import losing
 import pytest
 import strikes
 from aftermath import all_settled, assert_booted_once, assert_nothing_left
-from joblab import faults, slurm
+from joblab import faults
 from joblab.demo import timeline
 from watching import incidents, sleep_until
 
-SLURMD_TIMEOUT = 300
 LONG_BEFORE = 120.0  # seconds: Slurm alone would not have given the node up. How soon it was is shown, not required
-SEEN_RUNNING = 12.0  # two looks at the jobs, so that the node is probed
 
 
 @pytest.fixture(autouse=True)
 def _stock_slurm(whole_cluster):
-    slurm.set_configuration(whole_cluster.instance, {"SlurmdTimeout": str(SLURMD_TIMEOUT)})
-    slurm.push_configuration(whole_cluster.instance)
-    yield
-    slurm.set_configuration(whole_cluster.instance, {"SlurmdTimeout": ""})
-    slurm.push_configuration(whole_cluster.instance)
-
-
-def running(cluster, job: int, restarts: int) -> bool:
-    state = cluster.job(job)
-    return (state.state, state.restarts) == ("RUNNING", restarts)
-
-
-def start(cluster, seconds: int) -> tuple[int, str]:
-    """A job that opted in, once its node is probed: its id and the node."""
-    job = cluster.submit(f"srun sleep {seconds}\n", "", "loss", options="--requeue -N1")
-    sleep_until(lambda: running(cluster, job, 0), 30)
-    time.sleep(SEEN_RUNNING)
-    return job, cluster.job(job).nodes
+    with losing.stock_slurm(whole_cluster.instance):
+        yield
 
 
 def test_the_job_of_a_node_that_lost_its_power_runs_again_within_seconds(cluster):
     with strikes.watched_boots(cluster.instance) as boots:
-        job, node = start(cluster, 30)
+        job, node = losing.start(cluster, 30)
         begun = time.monotonic()
         faults.inflict(cluster.instance, "power_off", [node], faults.Options())
-        sleep_until(lambda: running(cluster, job, 1), LONG_BEFORE)
+        sleep_until(lambda: losing.running(cluster, job, 1), LONG_BEFORE)
         took = time.monotonic() - begun
         all_settled(cluster)
     for row in incidents(cluster):
