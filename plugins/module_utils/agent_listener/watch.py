@@ -10,7 +10,7 @@ import ipaddress
 import logging
 import socket
 import time
-from typing import Any, Callable, Optional
+from typing import Any, Callable
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.agent import protocol
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.agent_listener import believe
@@ -21,16 +21,12 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.agent
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import (
     Absent,
-    RecoveryError,
     Unreachable,
 )
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.store import (
-    Store,
-    open_store,
-)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.session import LedgerSession
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.store import Store
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.resend import Resend
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import (
-    LedgerSettings,
     Settings,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Machine
@@ -56,8 +52,7 @@ class Book:
 
     def __init__(self, steady: Callable[[], float] = time.monotonic) -> None:
         self._steady = steady
-        self._store: Optional[Store] = None
-        self._opened_for: Optional[LedgerSettings] = None
+        self._session = LedgerSession()
         self._machines_at = float("-inf")
         self._restored = False
         self._held: dict[tuple, believe.Held] = {}
@@ -74,27 +69,15 @@ class Book:
         Raises:
             RecoveryError: the ledger cannot be asked; nothing is acknowledged.
         """
-        try:
-            store = self._opened(settings.ledger)
+        with self._session.open(settings) as store:
             self._refresh(store)
             now = store.now()
             answers = [self._keep(store, arrival, machine, now) for arrival, machine in arrivals]
             return answers, self._events(store, settings.cluster, now)
-        except RecoveryError:
-            self.close()
-            raise
 
     def close(self) -> None:
         """End the session; the next look opens another."""
-        if self._store is not None:
-            self._store.database.close()
-            self._store = None
-
-    def _opened(self, settings: LedgerSettings) -> Store:
-        if self._store is None or self._opened_for != settings:
-            self.close()
-            self._store, self._opened_for = open_store(settings), settings
-        return self._store
+        self._session.close()
 
     def _refresh(self, store: Store) -> None:
         if self._steady() - self._machines_at >= (_MACHINES_SOON if self.stranger else _MACHINES_EVERY):

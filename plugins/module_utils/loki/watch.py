@@ -26,6 +26,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.loki.
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.http import TooLong
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import build_event
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.session import LedgerSession
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.store import Store
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.resend import Resend
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import (
@@ -34,7 +35,6 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.source import Partial
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Machine
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.show.ledger_session import LedgerSession
 
 SOURCE = "loki"
 INTERVAL = 5.0

@@ -38,10 +38,8 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     Incident,
     widest_first,
 )
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.store import (
-    Store,
-    open_store,
-)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.session import LedgerSession
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.store import Store
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import Settings
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Machine, Tools, Wait
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.tools import make_tools
@@ -131,8 +129,7 @@ class LedgerWatch:
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
         self._make, self._wall, self._steady = make, wall, steady
-        self._store: Optional[Store] = None
-        self._opened_for: Any = None
+        self._session = LedgerSession()
         self._begun = False
         self._canary_at = -math.inf
         self._refreshed_at = -math.inf
@@ -144,25 +141,12 @@ class LedgerWatch:
         Raises:
             RecoveryError: the ledger cannot be asked. Nothing is begun meanwhile.
         """
-        try:
-            return self._look(settings, self._opened(settings))
-        except RecoveryError:
-            self.close()
-            raise
+        with self._session.open(settings) as store:
+            return self._look(settings, store)
 
     def close(self) -> None:
         """End the session; the next look opens another."""
-        if self._store is not None:
-            self._store.database.close()
-            self._store = None
-
-    def _opened(self, settings: Settings) -> Store:
-        if self._store is not None and self._opened_for != settings.ledger:
-            self.close()
-        if self._store is None:
-            self._store = open_store(settings.ledger)
-            self._opened_for = settings.ledger
-        return self._store
+        self._session.close()
 
     def _look(self, settings: Settings, store: Store) -> list[dict[str, Any]]:
         now = self._wall()

@@ -18,6 +18,7 @@ from typing import Any, Callable, Mapping, Optional, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.loki.client import LokiClient
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.outbox import Outbox
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.session import LedgerSession
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.store import Store
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import (
     LokiSettings,
@@ -29,7 +30,6 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.show.
     KEEP_UNTOLD,
     Gatherer,
 )
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.show.ledger_session import LedgerSession
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.show.lines import JOB_LABEL, micros
 
 SINK = "loki"

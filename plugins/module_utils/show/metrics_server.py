@@ -38,11 +38,11 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     CLOSED,
     ESCALATED,
 )
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.session import LedgerSession
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.store import Store
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.overview import breaker_state
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import Settings
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.show import totals as counted
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.show.ledger_session import LedgerSession
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.show.metrics import (
     CONTENT_TYPE,
     Known,

@@ -21,6 +21,7 @@ from typing import Any, Mapping, Sequence
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes.process import run_bounded
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.outbox import Outbox
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.session import LedgerSession
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.store import Store
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import (
     OPENED,
@@ -33,7 +34,6 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.show.
     KEEP_UNTOLD,
     Gatherer,
 )
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.show.ledger_session import LedgerSession
 
 SINK = "notify"
 PLAYBOOK = "mission_control.job_recovery.notify"

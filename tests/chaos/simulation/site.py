@@ -19,7 +19,6 @@ import pytest
 from ansible_collections.mission_control.job_recovery.plugins.module_utils import parallel
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import sight
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import (
-    dispatch,
     frame,
     holder,
     incident,
@@ -27,6 +26,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     stop,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import Target, build_event
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger import session
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import (
     KubernetesSettings,
     LedgerSettings,
@@ -335,7 +335,7 @@ def _put_in_place(site: Site, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sight, "KubernetesClient", lambda *_args, **_named: site.api)
     for module in (observe, parallel, common):
         patch.setattr(module, "ThreadPoolExecutor", _AtOnce)
-    for module in (incident, frame, dispatch):
+    for module in (incident, frame, session):
         patch.setattr(module, "open_store", site.ledger.open)
     for module in (incident, frame):
         patch.setattr(module, "make_tools", site.tools)
