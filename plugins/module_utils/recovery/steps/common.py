@@ -18,12 +18,14 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.error
     Unreadable,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes.shell import NodeAnswer
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.redfish import proves_off
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import opt_in, waits
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import (
     DONE,
     FAILED,
     WAITING,
     Lost,
+    Machine,
     Outcome,
     Tools,
     Wait,
@@ -35,6 +37,7 @@ RETRY = 5.0  # seconds until something that could not be reached is tried again
 BRIEF = 2.0  # seconds that a step stays for what usually comes at once: cheaper than to end this run and start another
 _PAUSE = 0.15
 _WORKERS = 16
+_POWER_DEADLINE = 4.0
 _SSH_DEADLINE = 8.0  # of a helper's verb that only looks
 _LEASE_MARGIN = 2.0  # seconds of the lease that are kept for writing the outcome down
 
@@ -276,6 +279,15 @@ def recorded_boot_id(work: Work) -> str:
 def power_off_proved(work: Work) -> bool:
     """Whether this incident's fence proved the node off."""
     return work.memory.get("power_off_proved") is True
+
+
+def proved_off(machines: Sequence[Machine], tools: Tools) -> set[str]:
+    """Names of those of which their own BMCs say now that they are off; all are asked at once."""
+    asked = [machine for machine in machines if machine.bmc_url]
+    if not asked or tools.power is None:
+        return set()
+    states = tools.power.read_many([machine.bmc_url for machine in asked], _POWER_DEADLINE)
+    return {machine.name for machine in asked if proves_off(states[machine.bmc_url], machine.smbios_uuid)}
 
 
 def job_opted_in(job: Job, tools: Tools) -> bool:

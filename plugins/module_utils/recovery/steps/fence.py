@@ -11,7 +11,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.error
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes.probe import ANSWERS
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes.shell import UNKNOWN
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.identity import parse_uuid
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.redfish import OFF, proves_off
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.redfish import OFF
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import loss, plans
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import (
     FAILED,
@@ -29,6 +29,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     failed,
     identity_words,
     power_off_proved,
+    proved_off,
     retry,
     slurm_nodes,
     slurmd_starts,
@@ -115,19 +116,13 @@ def _perhaps_ours(works: Sequence[Work], tools: Tools) -> list[Work]:
     words = tools.nodes.banner([machine.ssh_address for machine in witnesses], _KNOCK_DEADLINE)
     answering = {machine.name for machine in witnesses if words.get(machine.ssh_address) in ANSWERS}
     alone = [work for work in asked if _is_cut_off(work, {machine.name for machine in witnesses}, answering)]
-    return [work for work in alone if not _is_off(work, tools)]
+    off = proved_off([work.machine for work in alone if work.machine is not None], tools)
+    return [work for work in alone if work.machine is None or work.machine.name not in off]
 
 
 def _is_cut_off(work: Work, witnesses: set[str], answering: set[str]) -> bool:
     own = {work.machine.name} if work.machine is not None else set()
     return loss.cut_off(len(answering - own), len(witnesses - own))
-
-
-def _is_off(work: Work, tools: Tools) -> bool:
-    if work.machine is None or not work.machine.bmc_url:
-        return False
-    told = tools.power.read_many([work.machine.bmc_url], _PROBE_DEADLINE)
-    return proves_off(told[work.machine.bmc_url], work.machine.smbios_uuid)
 
 
 def _connecting(works: Sequence[Work], tools: Tools) -> list[Work]:

@@ -10,12 +10,10 @@ from typing import Any, Callable, Iterable, Mapping, Optional, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Absent, RecoveryError
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes.shell import NodeAnswer
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.redfish import proves_off
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.observe import names_of_job
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Tools, Work
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.common import proved_off
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import AccountingRecord, Job
-
-_POWER_DEADLINE = 4.0
 
 
 @dataclass(frozen=True)
@@ -179,16 +177,9 @@ def may_live_on(names: Iterable[str], tools: Tools) -> list[str]:
     asked = sorted(set(names))
     heard = {node.name for node in tools.slurm.nodes(asked, missing_ok=True) if node.responding} if asked else set()
     silent = [name for name in asked if name not in heard]
-    off = _proved_off(silent, tools)
-    return [name for name in silent if name not in off]
-
-
-def _proved_off(names: Sequence[str], tools: Tools) -> set[str]:
-    machines = {name: machine for name, machine in tools.machines(names).items() if machine.bmc_url} if names else {}
-    if not machines or tools.power is None:
-        return set()
-    states = tools.power.read_many([machine.bmc_url for machine in machines.values()], _POWER_DEADLINE)
-    return {name for name, machine in machines.items() if proves_off(states[machine.bmc_url], machine.smbios_uuid)}
+    machines = tools.machines(silent) if silent else {}
+    off = proved_off(list(machines.values()), tools)
+    return [name for name in silent if name not in machines or machines[name].name not in off]
 
 
 def serious(place: Places, errors: Mapping[str, RecoveryError]) -> list[RecoveryError]:
