@@ -10,11 +10,11 @@ job that writes nothing hangs or thinks, its user knows: it is only reported.
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from typing import Any, Callable, Mapping, Optional
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes.shell import NodeAnswer, NodeShell
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import job_log
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import SLURM, valid_job_name
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.loss_watch import read_machines
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.resend import Resend
@@ -96,7 +96,7 @@ class HangWatch:
         self, settings: Settings, jobs: Mapping[progress.Run, Job]
     ) -> dict[progress.Run, Optional[progress.Mark]]:
         """By run the mark of its log, of as many as can be asked now: those that were not asked for longest."""
-        askable = {run: words for run, job in jobs.items() for words in (_words(job),) if words}
+        askable = {run: words for run, job in jobs.items() for words in (job_log.words(job, 1),) if words}
         if not askable:
             return {}
         machines = await asyncio.to_thread(self._machines, settings)
@@ -119,12 +119,3 @@ class HangWatch:
                 answer = told[address]
                 marks[run] = None if answer.error is not None else progress.mark_of(answer.data)
         return marks
-
-
-def _words(job: Job) -> list[str]:
-    """What the helper is asked about a job's log; empty where Slurm names no file, or not whose."""
-    paths = job.log_paths
-    if job.uid is None or not paths:
-        return []
-    named = [word for path in paths for word in ("--path", os.fsencode(path).hex())]
-    return ["job-log", *named, "--uid", str(job.uid), "--kib", "1"]

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, Iterable, Mapping, Optional, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError, Unreadable
@@ -13,7 +12,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.logs 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.logs import reading, verdict
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.logs.model import Diagnosis
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes.shell import NodeAnswer
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import evidence, plans
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import evidence, job_log, plans
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Outcome, Tools, Work
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.common import (
     Answers,
@@ -111,13 +110,9 @@ def _nodes(work: Work, job: Job) -> list[str]:
 
 
 def _requests(asked: Mapping[int, Sequence[str]], jobs: Mapping[int, Job], kib: int) -> dict[str, list[str]]:
-    requests = {}
-    for incident, addresses in asked.items():
-        job = jobs[incident]
-        words = [word for path in job.log_paths for word in ("--path", os.fsencode(path).hex())]
-        for address in addresses:
-            requests[address] = ["job-log", *words, "--uid", str(job.uid), "--kib", str(kib)]
-    return requests
+    return {
+        address: job_log.words(jobs[incident], kib) for incident, addresses in asked.items() for address in addresses
+    }
 
 
 def _told(work: Work, job: Job, answers: Sequence[NodeAnswer], tools: Tools) -> Outcome:
