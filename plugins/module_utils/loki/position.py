@@ -14,6 +14,7 @@ import os
 from dataclasses import dataclass, field
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Unreadable
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import state_file
 
 _NAME = "loki-position.json"
 _MAX_TOLD = 5000
@@ -46,11 +47,9 @@ def save(state_dir: str, position: Position) -> None:
     """
     newest = sorted(position.told.items(), key=_at, reverse=True)[:_MAX_TOLD]
     path = os.path.join(state_dir, _NAME)
-    fresh = "%s.%d" % (path, os.getpid())
+    kept = {"until": position.until, "told": [[list(key), at] for key, at in newest]}
     try:
-        with open(fresh, "w", encoding="utf-8") as handle:
-            json.dump({"until": position.until, "told": [[list(key), at] for key, at in newest]}, handle)
-        os.replace(fresh, path)
+        state_file.replace(path, json.dumps(kept))
     except OSError as exc:
         raise Unreadable("how far Loki was read cannot be kept in %s (%s)" % (path, exc.strerror)) from exc
 

@@ -13,6 +13,7 @@ import json
 import os
 from typing import Any, Callable, Optional
 
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import state_file
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import Settings
 
 RUNTIME_DIR = "/run/job-recovery"
@@ -33,11 +34,8 @@ def writer(settings: Settings) -> Callable[[str, float, Optional[str]], None]:
 
     def beat(name: str, at: float, error: Optional[str]) -> None:
         path = os.path.join(folder, name + _SUFFIX)
-        fresh = "%s.%d" % (path, os.getpid())
         life = {"name": name, "at": at, "error": error[:_MAX_ERROR] if error else None, "pid": os.getpid()}
-        with open(fresh, "w", encoding="utf-8") as handle:
-            json.dump(life, handle)
-        os.replace(fresh, path)
+        state_file.replace(path, json.dumps(life))
 
     return beat
 

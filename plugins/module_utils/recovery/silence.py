@@ -14,7 +14,7 @@ import json
 import os
 from typing import Any, Mapping
 
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import heartbeat
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import heartbeat, state_file
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import Settings
 
 HOLDS = 10.0  # seconds
@@ -28,10 +28,7 @@ def write(settings: Settings, silent: Mapping[str, float], now: float) -> None:
         OSError: it cannot be written.
     """
     path = os.path.join(heartbeat.directory(settings), _NAME)
-    fresh = "%s.%d" % (path, os.getpid())
-    with open(fresh, "w", encoding="utf-8") as handle:
-        json.dump({"at": now, "silent": dict(silent)}, handle)
-    os.replace(fresh, path)
+    state_file.replace(path, json.dumps({"at": now, "silent": dict(silent)}))
 
 
 def read(settings: Settings, now: float) -> dict[str, float]:

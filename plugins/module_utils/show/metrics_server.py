@@ -27,6 +27,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     decide,
     heartbeat,
     plans,
+    state_file,
     stop,
     watchdog,
 )
@@ -183,9 +184,7 @@ def _read_totals(folder: str) -> Totals:
 def _keep_totals(folder: str, totals: Totals) -> None:
     path = os.path.join(folder, _FILE)
     try:
-        with open(path + ".new", "w", encoding="utf-8") as handle:
-            handle.write(counted.dump(totals))
-        os.replace(path + ".new", path)
+        state_file.replace(path, counted.dump(totals))
     except OSError as exc:
         raise Unreadable("the totals cannot be kept in %s (%s)" % (path, exc.strerror), "is the disk full?") from exc
 
