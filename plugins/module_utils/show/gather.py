@@ -22,6 +22,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.show.
 OVERLAP = 120.0  # seconds that every look goes back
 HORIZON = 6.5 * 86400.0  # that a thorough one goes back; Loki takes lines of the last seven days
 THOROUGH_EVERY = 600.0
+EXPIRE_EVERY = 3600.0
 KEEP_TOLD = 8 * 86400.0  # seconds that lines stay in the outbox; longer than anything is gathered again
 KEEP_UNTOLD = 90 * 86400.0
 PAGE = 1000  # rows in one query
@@ -46,9 +47,10 @@ class Gatherer:
         self._known: dict[str, float] = {}
         self._thorough_at = -math.inf
         self._looked_at = -math.inf
+        self._expired_at = -math.inf
 
     def gather(self, store: Store, outbox: Outbox, first: Optional[float] = None) -> None:
-        """Put into the outbox what happened since the last look.
+        """Put into the outbox what happened since the last look, and now and then remove what is old.
 
         Args:
             first: epoch seconds; what happened before is not this sink's. None: all that lines are taken of.
@@ -68,6 +70,9 @@ class Gatherer:
             self._thorough_at = self._steady()
         self._looked_at = now
         self._known = {ref: at for ref, at in self._known.items() if at >= now - 2 * OVERLAP}
+        if self._steady() - self._expired_at >= EXPIRE_EVERY:
+            self._expired_at = self._steady()
+            outbox.expire(KEEP_TOLD, KEEP_UNTOLD)
 
     def _take(self, store: Store, outbox: Outbox, what: str, since: float) -> None:
         for offset in range(0, 1 << 31, PAGE):

@@ -11,31 +11,23 @@ text are the same whenever it is pushed, so that Loki keeps one that is pushed a
 from __future__ import annotations
 
 import logging
-import math
-import time
 import zlib
-from typing import Any, Callable, Mapping, Optional, Sequence
+from typing import Any, Mapping, Optional, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.loki.client import LokiClient
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.outbox import Outbox
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.session import LedgerSession
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.store import Store
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import (
     LokiSettings,
     Settings,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.text import printable
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.show.gather import (
-    KEEP_TOLD,
-    KEEP_UNTOLD,
-    Gatherer,
-)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.show.gather import Gatherer
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.show.lines import JOB_LABEL, micros
 
 SINK = "loki"
 MAX_ENTRIES = 500  # in one push
 MAX_BYTES = 1000000  # of text in one push; Loki takes 4 MB
-_EXPIRE_EVERY = 3600.0
 _log = logging.getLogger("job_recovery.reporter-loki")
 
 Row = Mapping[str, Any]
@@ -46,11 +38,9 @@ class LokiOutbox:
 
     interval = 2.0
 
-    def __init__(self, steady: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self) -> None:
         self._session = LedgerSession()
         self._gatherer = Gatherer(SINK)
-        self._steady = steady
-        self._expired_at = -math.inf
         self._client: Optional[LokiClient] = None
         self._client_for: Optional[LokiSettings] = None
 
@@ -65,25 +55,18 @@ class LokiOutbox:
         with self._session.open(settings) as store:
             outbox = Outbox(store.database, SINK)
             self._gatherer.gather(store, outbox)
-            self._expire(outbox)
             rows = batch(outbox.waiting(MAX_ENTRIES))
-            self._tell(settings, store, rows)
+            self._tell(settings, outbox, rows)
             return bool(rows)
 
     def close(self) -> None:
         """End the session."""
         self._session.close()
 
-    def _expire(self, outbox: Outbox) -> None:
-        if self._steady() - self._expired_at >= _EXPIRE_EVERY:
-            self._expired_at = self._steady()
-            outbox.expire(KEEP_TOLD, KEEP_UNTOLD)
-
-    def _tell(self, settings: Settings, store: Store, rows: Sequence[Row]) -> None:
+    def _tell(self, settings: Settings, outbox: Outbox, rows: Sequence[Row]) -> None:
         """Push rows and note their end. Those that Loki will never take are found by halves and told in the log."""
         if not rows:
             return
-        outbox = Outbox(store.database, SINK)
         never = self._opened(settings.loki).push(streams_of(settings.cluster, rows)).never
         if not never:
             outbox.end([row["id"] for row in rows])
@@ -91,8 +74,8 @@ class LokiOutbox:
             _log.error("Loki will never take %s: %s", rows[0]["ref"], printable(never))
             outbox.end([rows[0]["id"]], printable(never))
         else:  # the good ones of them are taken by now, and are kept once though they are pushed again
-            self._tell(settings, store, rows[: len(rows) // 2])
-            self._tell(settings, store, rows[len(rows) // 2 :])
+            self._tell(settings, outbox, rows[: len(rows) // 2])
+            self._tell(settings, outbox, rows[len(rows) // 2 :])
 
     def _opened(self, settings: LokiSettings) -> LokiClient:
         if self._client is None or self._client_for != settings:

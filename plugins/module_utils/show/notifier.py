@@ -29,11 +29,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     Settings,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.show import lines
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.show.gather import (
-    KEEP_TOLD,
-    KEEP_UNTOLD,
-    Gatherer,
-)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.show.gather import Gatherer
 
 SINK = "notify"
 PLAYBOOK = "mission_control.job_recovery.notify"
@@ -73,7 +69,6 @@ class Notifier:
             self._states = settings.notify.states
             outbox = Outbox(store.database, SINK)
             self._gatherer.gather(store, outbox, begun(store, self._states))
-            outbox.expire(KEEP_TOLD, KEEP_UNTOLD)
             rows = outbox.waiting(MAX_AT_ONCE)
             if rows:
                 tell(settings.notify, outbox, rows)
