@@ -38,3 +38,21 @@ find_python() {
 key() {
     { printf '%s\n' "${KEY_WORDS:-}" && cat -- "$@"; } | sha256sum | cut -c 1-16
 }
+
+# cached FOLDER: makes a folder of the cache by the caller's `fetch FOLDER`, unless it is there and `usable FOLDER` says
+# yes. It appears complete or not at all, and two checkouts do not fetch it at once.
+cached() {
+    if usable "$1"; then return; fi
+    mkdir -p "$CACHE"
+    (
+        exec 9>"$1.lock"
+        flock 9
+        if usable "$1"; then exit; fi
+        folder=$(mktemp -d "$1-XXXXXX")
+        trap 'rm -rf -- "$folder"' EXIT
+        fetch "$folder"
+        usable "$folder" || die "what was fetched for $1 does not work"
+        rm -rf -- "$1"
+        mv -T -- "$folder" "$1"
+    )
+}
