@@ -34,13 +34,8 @@ options:
   settings:
     description: The settings file. Without it the controller's own.
     type: path
-attributes:
-  check_mode:
-    description: It only reads.
-    support: full
-  diff_mode:
-    description: There is no diff.
-    support: none
+extends_documentation_fragment:
+  - mission_control.job_recovery.read_only
 seealso:
   - module: mission_control.job_recovery.recovery_incident_info
 author:

@@ -28,7 +28,6 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     connect,
     marks,
     pack,
-    unpack,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.rows import (
     ESCALATED,
@@ -758,7 +757,7 @@ class Records:
             "AND last_at > " + NOW + " - %s ORDER BY last_at, id",
             (source, seconds),
         )
-        return [{**row, "body": unpack(row["body"])} for row in found]
+        return [{**row, "body": rows.unpack(row["body"])} for row in found]
 
     def refusals(self, names: Sequence[str] = (), since: float = 0.0, limit: int = 100) -> list[dict[str, Any]]:
         """For reports: the latest refusals, of all targets or of those whose key ends in one of these names."""
