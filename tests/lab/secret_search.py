@@ -38,8 +38,8 @@ def read(path, most=8 << 20):
             return handle.read(most)
     except OSError:
         return b""
-def processes():
-    for number in filter(str.isdigit, os.listdir("/proc")):
+def processes(numbers=None):
+    for number in filter(str.isdigit, os.listdir("/proc") if numbers is None else numbers):
         for part in ("cmdline", "environ"):
             data = read("/proc/%s/%s" % (number, part))
             if data and number != str(os.getpid()):
@@ -57,8 +57,16 @@ _WATCH = (
 import threading
 threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
 print("ready", flush=True)
+# a process is read all the time while it is young, when it may still become another program, and else once a second
+born, whole = {}, 0.0
 while True:
-    processes()
+    now, numbers = time.monotonic(), os.listdir("/proc")
+    born = {number: born.get(number, now) for number in numbers}
+    if now - whole > 1.0:
+        processes(numbers)
+        whole = now
+    else:
+        processes([number for number in numbers if now - born[number] < 2.0])
     time.sleep(0.005)
 """
 )

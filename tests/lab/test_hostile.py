@@ -83,8 +83,14 @@ def report_everything(cluster):
     return shown
 
 
-def test_texts_of_slurm_jobs(cluster):
-    """Every form in every field; jobs that opted in fail and are requeued, jobs with code as their mode are refused."""
+def test_texts_of_slurm(cluster):
+    """Every form in every field of jobs, and as a person's reason at a node that breaks meanwhile.
+
+    Jobs that opted in fail and are requeued, and jobs with code as their mode are refused. The node is the person's:
+    the refusal quotes the reason, and a repair by override carries it along.
+    """
+    fault(cluster.instance, "drain_person", "node4", "--reason", texts("reason"))
+    fault(cluster.instance, "kill_slurmd", "node4")
     forms = list(FORMS)
     folders = {form: f"/home/{USER}/out/{text('output', form)}" for form in forms}
     words = f"exec runuser -u {USER} -- python3 -c {json.dumps(_MAKE_FOLDERS)}"
@@ -109,27 +115,21 @@ def test_texts_of_slurm_jobs(cluster):
         assert (cluster.job(job).state, cluster.job(job).restarts) == ("FAILED", 0), form
     quoted = " ".join(refusals(cluster, bad["expression"])[0]["why"].split())
     assert "lookup(" in quoted, "the refusal quotes what the user wrote"
-    assert "lookup(" in report_everything(cluster)["incidents"]
-
-
-def closed(cluster, target):
-    found = incidents(cluster, target)
-    return found if found and all(row["state"] == "closed" for row in found) else None
-
-
-def test_reasons_of_nodes(cluster):
-    """A person's reason is code: the node is his, the refusal quotes it, and a repair by override carries it along."""
-    reason = texts("reason")
-    fault(cluster.instance, "drain_person", "node4", "--reason", reason)
-    fault(cluster.instance, "kill_slurmd", "node4")
     (refusal,) = sleep_until(lambda: refusals(cluster, "node4"), 120, 1.0)
     assert refusal["gate"] == "owner", refusal
-    assert "lookup(" in report_everything(cluster)["incidents"]
+    shown = report_everything(cluster)["incidents"]
+    assert "lookup(" in shown
+    assert "node4" in shown
     done = by_hand(cluster, "restart_daemon", nodes="node4", reason="looked at it", override="owner")
     assert done.rc == 0, done.output
     assert not control_characters(done.output), control_characters(done.output)[:3]
     assert cluster.on("node4", "systemctl is-active slurmd") == "active", done.output
     assert "lookup(" in cluster.node("node4").reason, "the reason stays the person's"
+
+
+def closed(cluster, target):
+    found = incidents(cluster, target)
+    return found if found and all(row["state"] == "closed" for row in found) else None
 
 
 def test_texts_of_kubernetes_jobs(cluster):

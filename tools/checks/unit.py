@@ -16,6 +16,8 @@ PART = "unit"
 # Seconds.
 DEADLINE = 1800
 APT_DEADLINE = 600
+# Each starts a MariaDB of its own.
+MAX_PROCESSES = 4
 # What the tests start for themselves, by the program that shows that it is there: Debian's package.
 PROGRAMS = {"mariadbd": "mariadb-server-core", "mariadb": "mariadb-client-core", "munged": "munge"}
 _SYSTEM_PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
@@ -31,7 +33,9 @@ def check(environment: Environment) -> Iterator[Result]:
     report = BUILD / "unit.xml"
     report.parent.mkdir(exist_ok=True)
     report.unlink(missing_ok=True)
-    argv = ["python", "-m", "pytest", "--quiet", "--junitxml", str(report), "tests/unit"]
+    # the tests of one file share what they start, so they stay together
+    workers = ["--numprocesses=auto", "--maxprocesses=%d" % MAX_PROCESSES, "--dist=loadscope"]
+    argv = ["python", "-m", "pytest", "--quiet", *workers, "--junitxml", str(report), "tests/unit"]
     problem = process.run(argv, environment, deadline=DEADLINE)
     results = list(junit.read(PART, report)) if report.exists() else []
     yield from results

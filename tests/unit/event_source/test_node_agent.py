@@ -232,20 +232,24 @@ def same(message: dict[str, Any]) -> dict[str, Any]:
     return message
 
 
+NOT_BELIEVED = [
+    (NODE2, same, {}, "says nothing about node1"),
+    (NODE1, same, {"uid": NOBODY}, "uid 65534 is not believed"),
+    (NODE1, lambda message: {**message, "node": "node9"}, {}, "no node is called node9"),
+    (NODE1, lambda message: {**message, "node": "$(id)"}, {}, "node is missing or wrong"),
+    (NODE1, lambda message: {**message, "nonce": "b" * 32}, {}, "made for another exchange"),
+    (NODE1, lambda message: {**message, "reports": [{"id": 1}]}, {}, "id is missing or wrong"),
+    (NODE1, lambda message: {**message, "reports": [report()] * 51}, {}, "more than 50"),
+    (NODE1, same, {"before": b"[" * 100000 + b"\n"}, "no JSON"),
+    (NODE1, same, {"before": b"x" * 600000}, "limit"),
+    (NODE1, same, {"before": b'{"credential": "MUNGE:AwQ:"}\n'}, "unmunge: rc"),
+]
+
+
 @pytest.mark.parametrize(
     ("origin", "change", "how", "why"),
-    [
-        (NODE2, same, {}, "says nothing about node1"),
-        (NODE1, same, {"uid": NOBODY}, "uid 65534 is not believed"),
-        (NODE1, lambda message: {**message, "node": "node9"}, {}, "no node is called node9"),
-        (NODE1, lambda message: {**message, "node": "$(id)"}, {}, "node is missing or wrong"),
-        (NODE1, lambda message: {**message, "nonce": "b" * 32}, {}, "made for another exchange"),
-        (NODE1, lambda message: {**message, "reports": [{"id": 1}]}, {}, "id is missing or wrong"),
-        (NODE1, lambda message: {**message, "reports": [report()] * 51}, {}, "more than 50"),
-        (NODE1, same, {"before": b"[" * 100000 + b"\n"}, "no JSON"),
-        (NODE1, same, {"before": b"x" * 600000}, "limit"),
-        (NODE1, same, {"before": b'{"credential": "MUNGE:AwQ:"}\n'}, "unmunge: rc"),
-    ],
+    NOT_BELIEVED,
+    ids=[why for *_changes, why in NOT_BELIEVED],  # the addresses are of this process alone
 )
 async def test_what_is_not_believed(site: Site, origin: str, change: Any, how: dict[str, Any], why: str) -> None:
     answer = await say(site, origin, change, **how)

@@ -129,13 +129,16 @@ def test_a_user_without_an_entry_reads_nothing(place: Path) -> None:
     assert caught.value.kind == "absent"
 
 
-def test_a_file_that_cannot_be_read_in_time(place: Path) -> None:
+def test_a_file_that_cannot_be_read_in_time(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a file server that does not answer: the process that reads hangs, and is ended."""
     (place / "log").write_bytes(b"x")
-    before = time.monotonic()
+    monkeypatch.setattr(user_file, "_become", lambda uid: time.sleep(60))
+    before, children = time.monotonic(), _children()
     with pytest.raises(Refusal) as caught:
-        _tail(place / "log", deadline=0.0)
+        _tail(place / "log", deadline=0.1)
     assert caught.value.kind == "timed_out"
-    assert time.monotonic() - before < 2
+    assert time.monotonic() - before < 30
+    assert _children() == children
 
 
 def test_no_child_and_no_descriptor_is_left(place: Path) -> None:

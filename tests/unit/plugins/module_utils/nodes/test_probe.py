@@ -63,6 +63,7 @@ def test_many_nodes_cost_few_descriptors_and_little_time() -> None:
         ("no.such.host.invalid", None),
         ("no address", None),
     ],
+    ids=["refusing", "listening", "silent", "other port", "no such host", "no address"],
 )
 def test_the_thorough_probe_asks_two_ports(address: str, answers: Optional[bool]) -> None:
     shell = NodeShell(NodeSettings(ssh_port=SSH))
