@@ -33,8 +33,9 @@ def check(environment: Environment) -> Iterator[Result]:
     report = BUILD / "unit.xml"
     report.parent.mkdir(exist_ok=True)
     report.unlink(missing_ok=True)
-    # the tests of one file share what they start, so they stay together
-    workers = ["--numprocesses=auto", "--maxprocesses=%d" % MAX_PROCESSES, "--dist=loadscope"]
+    # they wait for half of their time, so one more than there are processors
+    count = min(MAX_PROCESSES, len(os.sched_getaffinity(0)) + 1)
+    workers = ["--numprocesses=%d" % count, "--dist=worksteal"]
     argv = ["python", "-m", "pytest", "--quiet", *workers, "--junitxml", str(report), "tests/unit"]
     problem = process.run(argv, environment, deadline=DEADLINE)
     results = list(junit.read(PART, report)) if report.exists() else []

@@ -173,10 +173,15 @@ def test_four_times_as_much_takes_no_more_than_a_few_times_as_long(parse: Callab
 
 
 def seconds(parse: Callable[[str], Any], text: str) -> float:
-    """How long it works; what else the machine does is not counted."""
-    started = time.process_time()
-    understood(parse, text)
-    return time.process_time() - started
+    """How long it works, at best; neither what else the machine does nor the interpreter's own work is counted."""
+    best = float("inf")
+    for _turn in range(5):
+        started = time.process_time()
+        understood(parse, text)
+        best = min(best, time.process_time() - started)
+        if best < 0.01:
+            break
+    return best
 
 
 def test_a_long_name_is_not_made_a_hundred_thousand_times() -> None:
