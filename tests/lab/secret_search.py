@@ -67,7 +67,7 @@ while True:
         whole = now
     else:
         processes([number for number in numbers if now - born[number] < 2.0])
-    time.sleep(0.005)
+    time.sleep(0.02)
 """
 )
 _ONCE = (
