@@ -15,6 +15,9 @@ from controller import by_hand, on_head
 from secret_search import in_output, in_place, secrets_of, watched
 from watching import incidents
 
+#: Where the collection is that was installed, if not in this checkout.
+ARCHIVES = "JOB_RECOVERY_TESTS_COLLECTIONS"
+
 
 def test_the_search_finds_what_is_planted(cluster):
     """In every place that is searched, as it is and in base64; with a text that is no secret."""
@@ -58,6 +61,8 @@ def test_installed_again_nothing_changes_and_no_secret_is_anywhere(cluster):
     by_hand = "job-recovery run reboot_node --nodes node2 --reason firmware --wait".split()
     all_they_can = ["-vvv", "--diff"]
     plain = {**os.environ, "ANSIBLE_FORCE_COLOR": "false", "ANSIBLE_NOCOLOR": "true"}  # Molecule wants colours
+    if os.environ.get(ARCHIVES):
+        plain.update(ANSIBLE_COLLECTIONS_PATH=os.environ[ARCHIVES], PYTHONPATH="")
     with watched(secrets) as seen:
         installed = subprocess.run(
             site + all_they_can, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600, env=plain
