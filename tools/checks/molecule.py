@@ -24,6 +24,8 @@ LAB_DOWN_DEADLINE = 5 * 60
 SHARED = "default"
 # Installs what all others test; without it they fail, and say that it is not there.
 FIRST = "site"
+# Removes it.
+LAST = "uninstall"
 
 
 def check(environment: Environment, wanted: str = "") -> Iterator[Result]:
@@ -53,7 +55,7 @@ def check(environment: Environment, wanted: str = "") -> Iterator[Result]:
 def scenarios() -> list[str]:
     """Names of all scenarios but the shared one, in the order they run."""
     names = {path.parent.name for path in CHECKOUT.glob("molecule/*/molecule.yml")} - {SHARED}
-    return sorted(names, key=lambda name: (name != FIRST, name))
+    return sorted(names, key=lambda name: (name != FIRST, name == LAST, name))
 
 
 def _scenario(name: str, environment: Environment) -> Iterator[Result]:

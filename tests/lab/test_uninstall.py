@@ -1,9 +1,9 @@
 # Copyright: mission_control.job_recovery contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Uninstalled, nothing of recovery is left but its ledger; an installation that its time ended goes on, to the end.
+"""Uninstalled, nothing of recovery is left but its ledger. The last of all: nothing is installed afterwards.
 
-Into an image as well: a folder on the head node with a real Python in it, which `chroot` runs.
+Out of an image as well: a folder on the head node with a real Python in it, which `chroot` runs.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import os
 import subprocess
 
 import pytest
-from controller import Ended, on_head
+from controller import Ended
 from joblab import kubernetes
-from joblab.instance import HOSTS, NODES
+from joblab.instance import HOSTS
 
 IMAGE = "/srv/image"
 # enough of a system for the helper: Python, what it is linked with, slurmd's unit, and /proc, as a node has it
@@ -43,12 +43,19 @@ _LEFT = (
 )
 
 
-def play(cluster, name: str, **variables: object) -> Ended:
-    """Run a playbook of the collection as an administrator does."""
+#: The play of site.yml that does it, alone.
+_ROLE = {"name": "mission_control.job_recovery.node_agent", "tasks_from": "image.yml"}
+INTO_IMAGE = [
+    {"hosts": "controller", "gather_facts": False, "become": True, "tasks": [{"ansible.builtin.import_role": _ROLE}]}
+]
+
+
+def play(cluster, playbook: str, **variables: object) -> Ended:
+    """Run a playbook as an administrator does."""
     lab = cluster.instance
     inventories = (lab.inventory, lab.checkout / "inventory/lab")
     argv = ["ansible-playbook", *(f"--inventory={one}" for one in inventories), "--extra-vars", json.dumps(variables)]
-    argv += [f"mission_control.job_recovery.{name}"]
+    argv += [playbook]
     plain = {**os.environ, "ANSIBLE_FORCE_COLOR": "false", "ANSIBLE_NOCOLOR": "true"}
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=400, env=plain)
     return Ended(done.returncode, done.stdout + done.stderr)
@@ -73,12 +80,17 @@ def image(whole_cluster):
     whole_cluster.head(_REMOVE_IMAGE)
 
 
-def test_removed_begun_and_installed_again(whole_cluster, image):
+def test_nothing_is_left_but_the_ledger(whole_cluster, image, tmp_path):
     cluster = whole_cluster
+    (tmp_path / "into_image.json").write_text(json.dumps(INTO_IMAGE), encoding="utf-8")
+    installed = play(cluster, str(tmp_path / "into_image.json"), **image)
+    assert installed.rc == 0, installed.output[-4000:]
+    probe = json.loads(cluster.head(f"chroot {IMAGE} /usr/local/sbin/job-recovery-node probe").splitlines()[-1])
+    assert probe["ok"] is True, probe
     before, kept = objects(cluster), rows(cluster)
     ours = {one for one in before if "job-recovery" in one}
     assert ours
-    removed = play(cluster, "uninstall", **image)
+    removed = play(cluster, "mission_control.job_recovery.uninstall", **image)
     assert removed.rc == 0, removed.output[-4000:]
     for host in HOSTS:
         assert cluster.on(host, _LEFT, timeout=60) == "", host
@@ -87,17 +99,3 @@ def test_removed_begun_and_installed_again(whole_cluster, image):
     assert before - objects(cluster) == ours, "others' things are kept"
     assert not {one for one in objects(cluster) if "job-recovery" in one}
     assert rows(cluster) == kept
-
-    begun = play(cluster, "site", job_recovery_install_timeout=25, **image)
-    assert begun.rc != 0, begun.output[-4000:]
-    assert "Timed out after" in begun.output or "the time is over" in begun.output, begun.output[-4000:]
-    assert "of 0.4 minutes used" in begun.output, begun.output[-4000:]
-
-    whole = play(cluster, "site", **image)
-    assert whole.rc == 0, whole.output[-4000:]
-    assert on_head(cluster, ["job-recovery", "status"]).rc == 0
-    assert objects(cluster) == before
-    assert rows(cluster) >= kept
-    probe = json.loads(cluster.head(f"chroot {IMAGE} /usr/local/sbin/job-recovery-node probe").splitlines()[-1])
-    assert probe["ok"] is True, probe
-    assert len(NODES) == int(cluster.head("mariadb -N -e 'SELECT COUNT(*) FROM machines' job_recovery"))
