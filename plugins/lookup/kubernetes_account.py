@@ -26,6 +26,11 @@ options:
     description: The account's name.
     type: str
     default: job-recovery
+  owners:
+    description: The site's rows of owners (C(job_recovery_kubernetes_owners)), whose objects are to be seen.
+    type: list
+    elements: dict
+    default: []
 author:
   - mission_control.job_recovery contributors (@mission-control)
 """
@@ -47,6 +52,7 @@ from typing import Any, Optional
 
 from ansible.plugins.lookup import LookupBase
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.account import objects
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import JobOwner
 
 
 class LookupModule(LookupBase):
@@ -55,4 +61,5 @@ class LookupModule(LookupBase):
     def run(self, terms: list[str], variables: Optional[dict[str, Any]] = None, **kwargs: Any) -> list[dict[str, Any]]:
         """See the documentation above."""
         self.set_options(var_options=variables, direct=kwargs)
-        return objects(self.get_option("namespace"), self.get_option("account"), terms)
+        own = [JobOwner(**row) for row in self.get_option("owners")]
+        return objects(self.get_option("namespace"), self.get_option("account"), terms, own)

@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import owner_kinds
 import pytest
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import account, rbac
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import account, owners, rbac
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.client import (
     KubernetesClient,
     path_of,
@@ -25,7 +26,13 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.kuber
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.models import OPT_IN_ANNOTATION
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.sight import KubernetesSight
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.redfish import PowerState
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import dispatch, waits
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import (
+    dispatch,
+    observe,
+    present,
+    waits,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import Target
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import parse
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Outcome
 from ansible_collections.mission_control.job_recovery.tests.bare_api import ControlPlane
@@ -35,6 +42,7 @@ from ansible_collections.mission_control.job_recovery.tests.unit.plugins.module_
     work_of,
 )
 
+WORK = "kubernetes_workload_unrecovered"
 SCOPE, OUTSIDE = "training", "others"
 NAMESPACE, ACCOUNT = "job-recovery", "job-recovery"
 OPT_IN = '{"APS":{"auto_resume_mode":"requeue"}}'
@@ -76,6 +84,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     try:
         for name in (SCOPE, OUTSIDE):
             server.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        owner_kinds.serve(server)
         add_node(server, "k1", "True")
         add_node(server, "k2", "Unknown")
         yield server
@@ -162,27 +171,45 @@ def eventually(look: Callable[[], bool]) -> bool:
 
 
 def look(service: Service, server: ControlPlane) -> None:
-    """The event source, until it has seen a lost node, a Job that lost its pod, and one whose pods are gone."""
+    """The event source, until it has seen a lost node, a Job that lost its pod, one whose pods are gone, and work of
+    every owner that lost pods; each of that is looked at again."""
     job = add_failed_job(server, SCOPE, "lost")
     owner = {"kind": "Job", "apiVersion": "batch/v1", "name": "lost", "uid": job["metadata"]["uid"]}
     disrupted = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
     add_pod(server, "lost-0", "k2", owner, phase="Failed", conditions=[disrupted])
     add_failed_job(server, SCOPE, "traceless")
+    work = owner_kinds.add_all(server, SCOPE)
     kinds: set[str] = set()
+    told: dict[str, str] = {}
     sight = KubernetesSight()
 
     def seen() -> bool:
         try:
-            kinds.update(event["fault"]["kind"] for event in sight.look(service.settings))
+            faults = [event["fault"] for event in sight.look(service.settings)]
         except RecoveryError:  # the mirrors are not filled yet
             return False
+        kinds.update(fault["kind"] for fault in faults)
+        told.update((one["job"], one["uid"]) for fault in faults if fault["kind"] == WORK for one in fault["targets"])
         traced = ("", "events", "list") in used(server, "allow")
-        return traced and {"kubernetes_node_not_ready", "kubernetes_job_failed"} <= kinds
+        return traced and {"kubernetes_node_not_ready", "kubernetes_job_failed"} <= kinds and set(work) <= set(told)
 
     try:
-        assert eventually(seen), kinds
+        assert eventually(seen), (kinds, set(work) - set(told))
     finally:
         sight.close()
+    assert told == work
+    look_again(service, work)
+
+
+def look_again(service: Service, work: dict[str, str]) -> None:
+    targets = {Target("job", key, uid): WORK for key, uid in work.items()}
+    other = Target("job", SCOPE + "/alone", "another-uid")
+    tools = replace(service.site.tools(service.client), settings=service.settings)
+    looks = observe.look_at_jobs({**targets, other: WORK}, "kubernetes", tools, lambda _names: {})
+    assert looks.pop(other).absent
+    assert all(present.state_of(WORK, "kubernetes", look).there for look in looks.values())
+    kinds = {row.kind for row in owners.watched()}
+    assert {look.workload.kind for look in looks.values()} == {*kinds, "Pod"}
 
 
 def repair(service: Service, server: ControlPlane) -> None:

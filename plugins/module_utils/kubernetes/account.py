@@ -12,20 +12,25 @@ from __future__ import annotations
 from typing import Any, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import rbac
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import JobOwner
 
 _RBAC = "rbac.authorization.k8s.io"
 
 
-def objects(namespace: str, account: str, scope: Sequence[str]) -> list[dict[str, Any]]:
+def objects(
+    namespace: str, account: str, scope: Sequence[str], own: Sequence[JobOwner] = ()
+) -> list[dict[str, Any]]:
     """All objects, in the order in which they can be made.
 
     Args:
         namespace: the account's own namespace.
         account: its name.
         scope: the namespaces that recovery may act on.
+        own: the site's rows of owners.
     """
     in_scope = [grant for grant in rbac.ACT if grant.group == "batch"]
-    everywhere = [*rbac.OBSERVE, *(grant for grant in rbac.ACT if grant not in in_scope)]
+    observe = [*rbac.OBSERVE, *(grant for grant in rbac.of_owners(own) if grant not in rbac.OBSERVE)]
+    everywhere = [*observe, *(grant for grant in rbac.ACT if grant not in in_scope)]
     jobs = rbac.NAME + "-jobs"
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},

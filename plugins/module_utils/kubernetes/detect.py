@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import Collection, Iterable, Mapping, Sequence
+from typing import Callable, Collection, Iterable, Mapping, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Unreadable
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import owners, signs
@@ -28,6 +28,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.kuber
     standing,
     stuck_terminating,
 )
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.workloads import Workload
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import JobOwner, NodeSign
 
 NODE_NOT_READY = "kubernetes_node_not_ready"
@@ -35,6 +36,7 @@ NODE_CONDITION = "kubernetes_node_condition"
 JOB_FAILED = "kubernetes_job_failed"
 JOB_UNRECOVERED = "kubernetes_job_unrecovered"
 JOB_STALLED = "kubernetes_job_stalled"
+WORK_UNRECOVERED = "kubernetes_workload_unrecovered"
 POD_STUCK = "pod_stuck_terminating"
 POD_CREATING = "pod_stuck_creating"
 
@@ -133,19 +135,30 @@ def job_faults(jobs: Sequence[JobView], causes: Mapping[str, Cause], everybody: 
 
 
 def unrecovered_jobs(
-    jobs: Sequence[JobView], causes: Mapping[str, Cause], everybody: bool, own: Sequence[JobOwner], now: float
+    jobs: Sequence[JobView],
+    causes: Mapping[str, Cause],
+    everybody: bool,
+    own: Sequence[JobOwner],
+    now: float,
+    alone: Callable[[JobView], bool] = lambda _job: True,
 ) -> list[Seen]:
     """Jobs that failed by their infrastructure and whose owner, to whom they are left, did not replace them in time.
 
     Args:
         own: the site's rows of owners.
+        alone: whether a Job is judged by itself; one of an owner that is read, and looked after, is judged with that.
     """
     wanted = [
         job
         for job in jobs
-        if job.owner and is_candidate(job, everybody) and causes.get(job.uid) is Cause.INFRASTRUCTURE
+        if job.owner and is_candidate(job, everybody) and causes.get(job.uid) is Cause.INFRASTRUCTURE and alone(job)
     ]
     return [Seen(JOB_UNRECOVERED, job.key, uid=job.uid) for job in owners.unrecovered(jobs, wanted, own, now)]
+
+
+def unrecovered_work(work: Iterable[Workload]) -> list[Seen]:
+    """Work other than Jobs of which a person should know (`workloads.unrecovered`, `workloads.lost_pods`)."""
+    return [Seen(WORK_UNRECOVERED, one.key, uid=one.uid) for one in work]
 
 
 def stalled_jobs(jobs: Iterable[JobView], everybody: bool, now: float) -> list[Seen]:
@@ -173,7 +186,7 @@ def is_candidate(job: JobView, everybody: bool) -> bool:
 
 
 class CauseMemory:
-    """The pods that showed a Job's disruption, remembered while the Job is there.
+    """The pods that showed the disruption of a Job, or of another owner, remembered while that is there.
 
     They go: a pod that was evicted from a lost node is deleted when the node is back, often before the Job's own
     condition says Failed. So what was seen once is kept.
@@ -186,12 +199,23 @@ class CauseMemory:
 
     def note(self, pod: PodView) -> None:
         """See one pod, in any thread: every state of every pod comes by here, also the last one of a deleted pod."""
-        if pod.job_uid and pod.cause is Cause.INFRASTRUCTURE:
+        maker = pod.job_uid or pod.owner_uid
+        if maker and pod.cause is Cause.INFRASTRUCTURE:
             with self._lock:
-                self._disrupted.setdefault(pod.job_uid, {})[pod.uid] = pod
+                self._disrupted.setdefault(maker, {})[pod.uid] = pod
 
-    def look(self, jobs: Sequence[JobView], pods: Sequence[PodView], everybody: bool) -> dict[str, Cause]:
+    def disrupted(self) -> dict[str, dict[str, PodView]]:
+        """By the uid of what made them (a Job, or another owner), and by their own, the pods that were disrupted."""
+        with self._lock:
+            return {maker: dict(pods) for maker, pods in self._disrupted.items()}
+
+    def look(
+        self, jobs: Sequence[JobView], pods: Sequence[PodView], everybody: bool, others: Collection[str] = ()
+    ) -> dict[str, Cause]:
         """Whose fault the failure of each candidate was, by its pods of now and its disrupted pods of before.
+
+        Args:
+            others: uids of owners, besides these Jobs, whose pods are remembered.
 
         Returns:
             the cause by the Job's uid.
@@ -200,8 +224,8 @@ class CauseMemory:
         for pod in pods:
             by_job.setdefault(pod.job_uid, {})[pod.uid] = pod
         with self._lock:
-            self._forget({job.uid for job in jobs if job.state is not JobState.COMPLETE})
-            remembered = {uid: dict(gone) for uid, gone in self._disrupted.items()}
+            self._forget({job.uid for job in jobs if job.state is not JobState.COMPLETE}.union(others))
+        remembered = self.disrupted()
         return {
             job.uid: job_cause(
                 job.reason, job.backoff_limit, list({**remembered.get(job.uid, {}), **by_job.get(job.uid, {})}.values())

@@ -25,6 +25,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.kuber
     first_text,
     given_text,
     items,
+    made_by,
     owner_text,
     part,
     text,
@@ -140,6 +141,7 @@ class PodView:
         slurm_node: the Slurm node whose slurmd runs in it; empty for all other pods.
         creating_since: since when it is bound to its node and has no sandbox there; None where it has one, or nobody
             can tell (kubelets before 1.29 do not say).
+        opt_in: the text of the users' annotation, or None.
     """
 
     namespace: str
@@ -162,6 +164,7 @@ class PodView:
     finalizers: tuple[str, ...] = ()
     slurm_node: str = ""
     creating_since: Optional[float] = None
+    opt_in: Optional[str] = None
 
     @property
     def key(self) -> str:
@@ -185,6 +188,7 @@ class JobView:
         opt_in: the text of the users' annotation, or None.
         record: the text of our own annotation, or None.
         owner: `Kind/name` of who made it or runs it in place of the Job controller, or the empty text.
+        owner_uid: uid of who made it, or the empty text.
         backoff_limit: failures that the Job bears.
         created_at: when it was made.
         started_at: when its controller began with it (after a suspension anew).
@@ -204,6 +208,7 @@ class JobView:
     opt_in: Optional[str] = None
     record: Optional[str] = None
     owner: str = ""
+    owner_uid: str = ""
     backoff_limit: int = 6
     created_at: Optional[float] = None
     started_at: Optional[float] = None
@@ -297,6 +302,7 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
     """Read a Pod object. Raises `Unreadable` where it has no name."""
     metadata, spec, status = part(pod, "metadata"), part(pod, "spec"), part(pod, "status")
     owner = controller(metadata)
+    owned = owner_text(owner)
     labels = part(metadata, "labels")
     disruption = condition(status, "DisruptionTarget")
     disrupted = disruption.get("status") == "True"
@@ -305,9 +311,9 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
         name=_name(pod, "pod"),
         uid=text(metadata, "uid"),
         node=text(spec, "nodeName"),
-        owner=owner_text(owner),
+        owner=owned,
         owner_uid=text(owner, "uid"),
-        job_uid=text(owner, "uid") if owner.get("kind") == "Job" else first_text(labels, JOB_UID_LABELS),
+        job_uid=text(owner, "uid") if owned.startswith("Job/") else first_text(labels, JOB_UID_LABELS),
         phase=text(status, "phase"),
         reason=text(status, "reason"),
         created_at=epoch(metadata.get("creationTimestamp")),
@@ -321,6 +327,7 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
         finalizers=texts(metadata, "finalizers"),
         slurm_node=_slurm_node(metadata, labels),
         creating_since=_creating_since(metadata, status),
+        opt_in=given_text(part(metadata, "annotations"), OPT_IN_ANNOTATION),
     )
 
 
@@ -358,6 +365,7 @@ def job_view(job: Mapping[str, Any]) -> JobView:
         opt_in=given_text(annotations, OPT_IN_ANNOTATION),
         record=given_text(annotations, JOB_ANNOTATION),
         owner=_job_owner(metadata, spec),
+        owner_uid=text(made_by(metadata), "uid"),
         backoff_limit=limit if isinstance(limit, int) else 6,
         created_at=epoch(metadata.get("creationTimestamp")),
         started_at=epoch(status.get("startTime")),
@@ -414,9 +422,9 @@ def _job_state(true: Mapping[str, Any]) -> JobState:
 
 def _job_owner(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
     """CronJob, JobSet, Argo, training operators own by reference; Kueue takes over by label; MultiKueue by field."""
-    owners = items(metadata, "ownerReferences")
-    if owners:
-        return owner_text(controller(metadata) or owners[0])
+    owner = made_by(metadata)
+    if owner:
+        return owner_text(owner)
     queue = text(part(metadata, "labels"), KUEUE_LABEL)
     if queue:
         return "Kueue/%s" % queue

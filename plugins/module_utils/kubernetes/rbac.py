@@ -9,7 +9,10 @@ The installer makes the ClusterRole from it, a check asks the server for each of
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Iterable
+from typing import Any, Iterable, Sequence
+
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import owners
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import JobOwner
 
 NAME = "mission-control-job-recovery"
 
@@ -24,12 +27,19 @@ class Grant:
     purpose: str
 
 
+def of_owners(own: Sequence[JobOwner] = ()) -> tuple[Grant, ...]:
+    """What it takes to see the work of owners whose objects are read, those of the site's rows included."""
+    places = dict.fromkeys((row.group, row.resource) for row in owners.watched(own))
+    return tuple(Grant(*place, ("list", "watch"), "see work that lost pods and is not made whole") for place in places)
+
+
 # Detection only looks; a site that only observes needs no more.
 OBSERVE: tuple[Grant, ...] = (
     Grant("", "nodes", ("get", "list", "watch"), "see nodes that are not ready"),
     Grant("", "pods", ("list", "watch"), "see what ended the pods of a Job, and pods that never end"),
     Grant("batch", "jobs", ("get", "list", "watch"), "see Jobs that failed"),
     Grant("", "events", ("list",), "see what became of a Job's pods that are gone"),
+    *of_owners(),
 )
 
 ACT: tuple[Grant, ...] = (

@@ -56,9 +56,18 @@ def controller(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
     return next((owner for owner in items(metadata, "ownerReferences") if owner.get("controller") is True), {})
 
 
+def made_by(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The owner reference of the controller, else the first one, or an empty mapping."""
+    return controller(metadata) or next(iter(items(metadata, "ownerReferences")), {})
+
+
 def owner_text(owner: Mapping[str, Any]) -> str:
-    """An owner reference as `Kind/name`."""
-    return "%s/%s" % (text(owner, "kind"), text(owner, "name")) if owner else ""
+    """An owner reference as `Kind/name`; Volcano's Job, which is none of batch, as `Job.batch.volcano.sh/name`."""
+    group, slash, _version = text(owner, "apiVersion").partition("/")
+    kind = text(owner, "kind")
+    if kind == "Job" and slash and group != "batch":
+        kind = "%s.%s" % (kind, group)
+    return "%s/%s" % (kind, text(owner, "name")) if owner else ""
 
 
 def reporter(event: Mapping[str, Any]) -> str:

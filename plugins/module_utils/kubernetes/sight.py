@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the event source `kubernetes` sees: nodes, Jobs and pods mirrored by watches, looked at once a second.
 
-A look judges what the mirrors hold, and asks for nothing but the pods of nodes that are not ready, and the events of
-Jobs that failed without a trace and of pods that do not start. While one of the mirrors does not know, nothing is
-known.
+A look judges what the mirrors hold, and asks for nothing but the pods of nodes that are not ready and of work that is
+in trouble, and the events of Jobs that failed without a trace and of pods that do not start. While one of the mirrors
+of nodes, Jobs and pods does not know, nothing is known.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.kuber
     detect,
     evidence,
     owners,
+    workloads,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.causes import Cause
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.client import (
@@ -35,6 +36,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.kuber
     pod_view,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.nodes import pods_on
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.owner_watch import OwnerMirrors
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.watch import Mirror
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.catalogue import JOB, NODE
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import (
@@ -45,7 +47,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     valid_node_name,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.resend import Resend
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import Settings
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import JobOwner, Settings
 
 SOURCE = "kubernetes"
 INTERVAL = 1.0
@@ -123,6 +125,7 @@ class _Eyes:
         )
         self._lost = _LostPods(client)
         self._creating = _Creating(client)
+        self._work = _Work(client, self._disrupted)
         for mirror in (self._nodes, self._jobs, self._pods):
             mirror.start()
 
@@ -130,7 +133,8 @@ class _Eyes:
         """All that is wrong now."""
         nodes, jobs, pods = self._nodes.views(), self._jobs.views(), self._pods.views()
         everybody, own = settings.jobs == "all", settings.kubernetes.owners
-        causes = self._disrupted.look(jobs, pods, everybody)
+        causes = self._disrupted.look(jobs, pods, everybody, self._work.uids(pods))
+        work, alone = self._work.look(jobs, pods, own, everybody, now)
         self._trace([job for job in jobs if causes.get(job.uid) is Cause.UNKNOWN and not owners.is_left(job, own)])
         return [
             *detect.node_faults(nodes, now, settings.kubernetes.node_grace),
@@ -140,7 +144,8 @@ class _Eyes:
                 nodes, self._creating.look(pods, now, settings.kubernetes.creating_grace), settings.kubernetes.creating
             ),
             *detect.job_faults(jobs, causes, everybody),
-            *detect.unrecovered_jobs(jobs, causes, everybody, own, now),
+            *detect.unrecovered_jobs(jobs, causes, everybody, own, now, alone),
+            *detect.unrecovered_work(work),
             *detect.stalled_jobs(jobs, everybody, now),
         ]
 
@@ -162,7 +167,44 @@ class _Eyes:
         """Ask the mirrors to end; what they still wait for ends with their deadlines."""
         for mirror in (self._nodes, self._jobs, self._pods):
             mirror.stop()
+        self._work.close()
         self._client.close()
+
+
+class _Work:
+    """Work of other owners than the Job controller, and pods of nobody, that was lost and is not made up for."""
+
+    def __init__(self, client: KubernetesClient, disrupted: detect.CauseMemory) -> None:
+        self._owners = OwnerMirrors(client)
+        self._disrupted = disrupted
+        self._losses = workloads.Losses()
+        self._uids: set[str] = set()
+
+    def uids(self, pods: Sequence[PodView]) -> set[str]:
+        """Of those whose lost pods are to be remembered."""
+        return self._uids.union(pod.owner_uid for pod in pods if pod.owner_uid)
+
+    def look(
+        self, jobs: Sequence[JobView], pods: Sequence[PodView], own: Sequence[JobOwner], everybody: bool, now: float
+    ) -> tuple[list[workloads.Workload], Callable[[JobView], bool]]:
+        """What a person should know of; and whether a Job is to be judged alone, and not by what made it."""
+        work, unread = self._owners.look(own)
+        self._uids = {one.uid for one in work}
+        judged = {one.uid for one in work if workloads.is_judged(one, own, everybody)}
+        roots = workloads.Roots([*jobs, *work] if work else [])
+        lost = self._losses.look(work, roots, self._disrupted.disrupted() if work else {}, pods, now)
+        for pod in self._owners.lost_pods(work, lambda one: one.uid in judged and one.uid not in lost):
+            self._disrupted.note(pod)  # the next look counts it
+
+        def alone(job: JobView) -> bool:
+            return roots.of(job.uid) not in judged and job.owner.partition("/")[0] not in unread
+
+        found = workloads.unrecovered(work, lost, own, everybody, now)
+        return [*found, *workloads.lost_pods(pods, own, everybody)], alone
+
+    def close(self) -> None:
+        """Stop the mirrors."""
+        self._owners.close()
 
 
 class _LostPods:

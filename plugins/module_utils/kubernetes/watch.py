@@ -28,6 +28,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.error
     Unreadable,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.client import (
+    PAGE,
     Expired,
     KubernetesClient,
     Reply,
@@ -97,6 +98,7 @@ class Mirror(Generic[View]):
             object that was deleted.
         seconds: how long one watch lasts at most.
         turn: seconds between the beginnings of two watches, where something on the way ends them at once.
+        page: objects in one page of the list; few, where they are large.
     """
 
     def __init__(
@@ -109,6 +111,7 @@ class Mirror(Generic[View]):
         on_view: Callable[[View], None] = lambda _view: None,
         seconds: int = WATCH_SECONDS,
         turn: float = 1.0,
+        page: int = PAGE,
     ) -> None:
         self._client = client
         self._path = path
@@ -118,6 +121,7 @@ class Mirror(Generic[View]):
         self._on_view = on_view
         self._seconds = seconds
         self._turn = turn
+        self._page = page
         self._lock = threading.Lock()
         self._views: dict[str, View] = {}
         self._version = ""
@@ -171,7 +175,7 @@ class Mirror(Generic[View]):
     def _list(self) -> None:
         views: dict[str, View] = {}
         version = ""
-        for page in self._client.pages(self._path, self._params):
+        for page in self._client.pages(self._path, self._params, self._page):
             version = page.resource_version
             for thing in page.items:
                 view = self._view(thing)

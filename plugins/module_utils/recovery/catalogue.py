@@ -53,6 +53,9 @@ _KINDS = (
     FaultKind("kubernetes_job_failed", JOB, "rerun_kubernetes_job", "an opted-in Job failed by its infrastructure"),
     FaultKind("kubernetes_job_unrecovered", JOB, "report", "the owner of a failed Job did not replace it in time"),
     FaultKind("kubernetes_job_stalled", JOB, "report", "nothing of the Job changes for as long as its user says"),
+    FaultKind(
+        "kubernetes_workload_unrecovered", JOB, "report", "work that lost pods was not made whole in time by its owner"
+    ),
     FaultKind("pod_stuck_terminating", NODE, "reboot_node", "pods of a lost node never end"),
     FaultKind("pod_stuck_creating", NODE, "report", "the node makes no sandboxes for pods of several owners"),
     FaultKind("requested", NODE, "report", "a person asked for a remediation"),

@@ -14,6 +14,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Mapping, Optional
 
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.workloads import POD
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.identity import same_machine
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.redfish import ON
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import (
@@ -183,6 +184,8 @@ def _decide_job(case: Case) -> Decision:
     if case.kind == "kubernetes_job_unrecovered":
         owner = case.look.kubernetes.owner if isinstance(case.look, JobLook) and case.look.kubernetes else ""
         return Decision("", "reported: the Job belongs to %s, which did not replace it in time" % printable(owner))
+    if case.kind == "kubernetes_workload_unrecovered":
+        return Decision("", _of_workload(case))
     if REPORT in (wanted, KINDS[wanted].remediation if wanted in KINDS else "") or _only_told_of(case):
         return Decision("", "reported: what a person should look at is %s" % KINDS[case.kind].meaning)
     if case.scheduler != SLURM:
@@ -199,6 +202,19 @@ def _decide_job(case: Case) -> Decision:
         why = "job %d, which its user holds to follow this one, is released" % successor.id
         return Decision("release_successor", why, memory={**memory, "successor": successor.id})
     return Decision("requeue_job", _REQUEUED, memory=memory)
+
+
+def _of_workload(case: Case) -> str:
+    work = case.look.workload if isinstance(case.look, JobLook) else None
+    if work is None:
+        return "reported: what a person should look at is %s" % KINDS[case.kind].meaning
+    if work.kind != POD:
+        return "reported: the %s lost pods and is %s; its owner did not make up for that in time" % (
+            printable(work.kind),
+            work.state.value,
+        )
+    whose = "belongs to %s, of which nothing is known" % printable(work.owner) if work.owner else "has no owner"
+    return "reported: the pod was ended by its infrastructure and %s" % whose
 
 
 def _only_told_of(case: Case) -> bool:

@@ -215,6 +215,8 @@ def owner(case: Case) -> str:
         return "the job was cancelled, and Slurm would revive it"
     if kubernetes_job is not None and kubernetes_job.owner and case.suggested != REPORT:
         return "the Job belongs to %s, which restarts it or not" % kubernetes_job.owner
+    if case.look.workload is not None and case.look.workload.deleted:
+        return "the %s was deleted" % case.look.workload.kind
     if kubernetes_job is not None and kubernetes_job.deleted:
         return "the Job was deleted"
     return ""
@@ -395,8 +397,8 @@ def evaluate(case: Case, phase: str) -> Verdict:
 
 def consent_of(look: JobLook) -> opt_in.OptIn:
     """What the job's user wrote."""
-    if look.kubernetes is not None:
-        return opt_in.parse(look.kubernetes.opt_in)
+    if look.kubernetes is not None or look.workload is not None:
+        return opt_in.parse((look.kubernetes or look.workload).opt_in)
     return opt_in.parse(look.job.comment if look.job else None)
 
 

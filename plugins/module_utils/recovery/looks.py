@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Mapping, Optional, Union
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.models import JobView, NodeView
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.workloads import Workload
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.power.redfish import proves_off
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.reported import (
     GpuLook,
@@ -135,6 +136,7 @@ class JobLook:
         dependents: ids of jobs that depend on this one and have already been allowed to run; None: nobody looked.
         successor: the job that its user holds to follow this one; None: there is none, or nobody looked.
         stalled: a Kubernetes Job has not changed for as long as its user says.
+        workload: work of Kubernetes that is no Job.
     """
 
     job: Optional[Job] = None
@@ -144,6 +146,7 @@ class JobLook:
     dependents: Optional[tuple[str, ...]] = None
     successor: Optional[Job] = None
     stalled: bool = False
+    workload: Optional[Workload] = None
     unknown: Mapping[str, str] = field(default_factory=dict)
 
 

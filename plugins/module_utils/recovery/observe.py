@@ -20,7 +20,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.error
     RecoveryError,
     Unreadable,
 )
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import creating
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import creating, owner_watch
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import jobs as kubernetes_jobs
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import nodes as kubernetes_nodes
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.models import job_view
@@ -127,7 +127,7 @@ def look_at_jobs(
         machines: the ledger's machines by Slurm's names, for that.
     """
     if scheduler != SLURM:
-        return {target: _kubernetes_job(tools, target.name) for target in targets}
+        return {target: _KUBERNETES_LOOKS.get(kind, _kubernetes_job)(tools, target) for target, kind in targets.items()}
     found = _slurm_jobs(tools, [target.name for target in targets])
     looked = {
         target: _with_left_overs(found[target.name], tools, machines) if kind == "stale_spool" else found[target.name]
@@ -359,16 +359,31 @@ _STUCK_PODS: dict[str, Callable[[Tools, str], int]] = {
 }
 
 
-def _kubernetes_job(tools: Tools, name: str) -> JobLook:
+def _kubernetes_job(tools: Tools, target: Target) -> JobLook:
     if tools.kubernetes is None:
         return JobLook(unknown={looks.KUBERNETES: "this site has no Kubernetes"})
     try:
-        job = job_view(kubernetes_jobs.read_job(tools.kubernetes, name))
+        job = job_view(kubernetes_jobs.read_job(tools.kubernetes, target.name))
         return JobLook(kubernetes=job, stalled=job.is_stalled(tools.now()))
     except Absent:
         return JobLook(absent=True)
     except RecoveryError as exc:
         return JobLook(unknown={looks.KUBERNETES: str(exc)})
+
+
+def _workload(tools: Tools, target: Target) -> JobLook:
+    if tools.kubernetes is None:
+        return JobLook(unknown={looks.KUBERNETES: "this site has no Kubernetes"})
+    try:
+        own = tools.settings.kubernetes.owners
+        return JobLook(workload=owner_watch.find(tools.kubernetes, target.name, target.uid, own))
+    except Absent:
+        return JobLook(absent=True)
+    except RecoveryError as exc:
+        return JobLook(unknown={looks.KUBERNETES: str(exc)})
+
+
+_KUBERNETES_LOOKS: dict[str, Callable[[Tools, Target], JobLook]] = {"kubernetes_workload_unrecovered": _workload}
 
 
 def _shells(tools: Tools, machines: Sequence[Machine]) -> dict[str, ShellLook]:

@@ -10,6 +10,7 @@ from typing import Callable, Optional, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import signs
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.models import JobState
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.owner_states import State
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import looks
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import SLURM
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.looks import JobLook, Look, NodeLook
@@ -68,6 +69,8 @@ def is_well(look: Look) -> bool:
         return True
     if look.job is not None:
         return look.job.state in ("RUNNING", "COMPLETED", "CANCELLED") and not look.job.completing
+    if look.workload is not None:
+        return look.workload.state in (State.RUNNING, State.COMPLETE)
     running = look.kubernetes is not None and look.kubernetes.state.value in ("running", "complete")
     return running and not look.stalled
 
@@ -218,6 +221,16 @@ def _kubernetes_job_stalled(look: JobLook) -> Presence:
     return Presence(True, False, "the Job is %s and has changed in time" % look.kubernetes.state.value)
 
 
+def _workload_unrecovered(look: JobLook) -> Presence:
+    if look.absent:
+        return Presence(True, False, "there is no such work any more")
+    if look.workload is None:
+        return _unknown(look, looks.KUBERNETES)
+    if look.workload.state in (State.RUNNING, State.SUSPENDED, State.COMPLETE):
+        return Presence(True, False, "the %s is %s" % (look.workload.kind, look.workload.state.value))
+    return THERE
+
+
 def _unknown(look: Look, part: str) -> Presence:
     return Presence(False, False, look.unknown.get(part, "%s was not looked at" % part))
 
@@ -243,4 +256,5 @@ _JOB_RULES: dict[str, Callable[[JobLook], Presence]] = {
     "kubernetes_job_failed": _kubernetes_job_failed,
     "kubernetes_job_unrecovered": _kubernetes_job_failed,
     "kubernetes_job_stalled": _kubernetes_job_stalled,
+    "kubernetes_workload_unrecovered": _workload_unrecovered,
 }

@@ -10,6 +10,7 @@ keys are files that it names). A change takes effect with the next look or run; 
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Mapping, Optional, Sequence, get_args, get_origin, get_type_hints
 
@@ -30,6 +31,9 @@ OBSERVE = "observe"
 ACT = "act"
 REQUEUE = "requeue"
 REPORT = "report"
+_DNS_NAME = r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?"
+_API = re.compile(r"(?:%s/[a-z][a-z0-9-]{0,62}|/)\Z" % _DNS_NAME)  # group and resource, both or none
+_LABEL = re.compile(r"(?:(?:%s/)?[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?\Z" % _DNS_NAME)
 
 
 @dataclass(frozen=True)
@@ -106,17 +110,22 @@ OWNER_CARES = (LEFT, WATCH, REPORT)
 
 @dataclass(frozen=True)
 class JobOwner:
-    """One kind of owner of Kubernetes Jobs; see `kubernetes.owners`.
+    """One kind of owner of Kubernetes Jobs or pods; see `kubernetes.owners`.
 
     Attributes:
         kind: of the owner, as in an owner reference.
         care: one of `OWNER_CARES`.
         after: seconds that it has, where it is watched.
+        group, resource: where its objects are read (`kubeflow.org`, `pytorchjobs`); empty: as the table says, or not.
+        label: of its pods; the value is the owner's name.
     """
 
     kind: str = ""
     care: str = REPORT
     after: float = 300.0
+    group: str = ""
+    resource: str = ""
+    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -389,6 +398,13 @@ def _check_kubernetes(chosen: KubernetesSettings) -> None:
                 "settings: kubernetes.owners: %r is %r" % (row.kind, row.care),
                 "name a kind, and one of %s" % ", ".join(OWNER_CARES),
             )
+        if not _API.match("%s/%s" % (row.group, row.resource)):
+            raise BadInput(
+                "settings: kubernetes.owners: %r is in %r, %r" % (row.kind, row.group, row.resource),
+                "give both the API group and the name of the resource in it, or none",
+            )
+        if not _LABEL.match(row.label):
+            raise BadInput("settings: kubernetes.owners: %r is no label" % row.label, "give the key alone")
 
 
 def _check_loki(chosen: LokiSettings) -> None:

@@ -47,6 +47,8 @@ class ApiClient:
     state: str = UP
 
     def get(self, path: str, _params: Any = None, _timeout: Any = None) -> Object:
+        if path == "/apis":  # it has no operators
+            return {}
         self._look("GET", path)
         return copy.deepcopy(self._there(path))
 

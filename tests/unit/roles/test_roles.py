@@ -106,6 +106,12 @@ def test_signs_of_sick_nodes(sign, wrong):
         ({"kind": "FluxJob", "care": "rerun"}, "'FluxJob' is 'rerun'"),
         ({"care": "watch"}, "name a kind"),
         ({"kind": "FluxJob", "after": -1}, "after is -1"),
+        ({"kind": "FluxJob", "group": "flux.io", "resource": "fluxjobs", "label": "flux.io/job-name"}, ""),
+        ({"kind": "FluxJob", "group": "flux.io"}, "'flux.io', ''"),
+        ({"kind": "FluxJob", "resource": "fluxjobs"}, "'', 'fluxjobs'"),
+        ({"kind": "FluxJob", "group": "flux.io", "resource": "fluxjobs/status"}, "'fluxjobs/status'"),
+        ({"kind": "FluxJob", "group": "a/../b", "resource": "fluxjobs"}, "'a/../b'"),
+        ({"kind": "FluxJob", "label": "a=b,c"}, "'a=b,c' is no label"),
     ],
 )
 def test_owners_of_jobs(row, wrong):

@@ -55,7 +55,8 @@ def test_every_verb_is_asked_for(server, client, purpose):
         ("act", matching(subresource="eviction"), "may not create pods/eviction"),
         ("act", matching(group="batch", namespace="team-b"), "may not create, patch jobs.batch in team-b"),
         ("act", matching(group="batch", namespace=""), ""),  # everywhere is not needed
-        ("observe", matching(verb="watch"), "may not watch nodes; watch pods; watch jobs.batch"),
+        ("observe", matching(verb="watch", group=""), "may not watch nodes; watch pods"),
+        ("observe", matching(verb="watch", resource="jobs"), "may not watch jobs.batch; watch jobs.batch.volcano.sh"),
         ("check", matching(resource="secrets"), "may not get, list secrets"),
         ("install", matching(resource="namespaces"), "may not get, create, patch namespaces"),
         # who may not give away what it has not must have it

@@ -154,13 +154,12 @@ class ApiServer:
 
     def events_after(self, version: int, path: str, query: dict) -> list[tuple[int, str, dict]]:
         _group, namespace, resource, _name, _sub = _OBJECT.match(path).groups()
-        kind = {"nodes": "Node", "jobs": "Job", "pods": "Pod"}[resource]
         with self._lock:
             return [
                 entry
                 for entry in self._log
                 if entry[0] > version
-                and entry[2].get("kind") == kind
+                and entry[2].get("kind", "").lower() + "s" == resource
                 and namespace in (None, entry[2]["metadata"].get("namespace"))
                 and _selected(entry[2], query)
             ]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.account import objects
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import JobOwner
 
 
 def by_kind(found, kind):
@@ -34,3 +35,13 @@ def test_every_binding_is_for_the_account():
     subjects = [each["subjects"] for each in found if "subjects" in each]
     assert subjects == [[{"kind": "ServiceAccount", "name": "robot", "namespace": "ns"}]] * 2
     assert by_kind(found, "Secret")[0]["metadata"]["annotations"] == {"kubernetes.io/service-account.name": "robot"}
+
+
+def test_the_work_of_a_sites_own_operators_may_be_seen_and_no_more():
+    own = [JobOwner("FluxJob", "watch", group="flux.io", resource="fluxjobs"), JobOwner("PyTorchJob", "watch", 9.0)]
+    rules = by_kind(objects("ns", "robot", ["default"], own), "ClusterRole")[0]["rules"]
+    there = [(rule["apiGroups"][0], rule["resources"][0]) for rule in rules]
+    assert len(set(there)) == len(there)
+    assert {"apiGroups": ["flux.io"], "resources": ["fluxjobs"], "verbs": ["list", "watch"]} in rules
+    without = by_kind(objects("ns", "robot", ["default"]), "ClusterRole")[0]["rules"]
+    assert [rule for rule in rules if rule not in without] == [rules[there.index(("flux.io", "fluxjobs"))]]

@@ -10,6 +10,8 @@ from typing import Any, Optional
 
 import pytest
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.models import NodeView
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.owner_states import State
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.workloads import Workload
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import decide, plans, waits
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.catalogue import KINDS
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import Target
@@ -256,6 +258,25 @@ def test_jobs(kind: str, scheduler: str, suggested: str, plan: str) -> None:
     look = JobLook(job=Job(7, "FAILED"))
     made = Case(kind, scheduler, Target("job", "7"), 0.0, look, History(), Settings("lab"), 0.0, suggested, Request())
     assert decide.decide(made).plan == plan
+
+
+@pytest.mark.parametrize(
+    ("work", "why"),
+    [
+        (Workload("PyTorchJob", "a", "x", "u", State.WAITING), "the PyTorchJob lost pods and is waiting"),
+        (Workload("RayJob", "a", "x", "u", State.FAILED), "the RayJob lost pods and is failed"),
+        (Workload("Pod", "a", "x", "u", State.FAILED), "the pod was ended by its infrastructure and has no owner"),
+        (Workload("Pod", "a", "x", "u", State.FAILED, owner="New\x1b[2J/y"), "belongs to New\\x1b[2J/y, of which"),
+        (None, "what a person should look at"),
+    ],
+)
+@pytest.mark.parametrize("suggested", ["report", "rerun_kubernetes_job"])
+def test_work_of_other_owners_is_only_told_of(work: Optional[Workload], why: str, suggested: str) -> None:
+    target, look = Target("job", "a/x", "u"), JobLook(workload=work)
+    kind = "kubernetes_workload_unrecovered"
+    made = Case(kind, "kubernetes", target, 0.0, look, History(), Settings("lab"), 0.0, suggested, Request())
+    decision = decide.decide(made)
+    assert (decision.plan, why in decision.why) == ("", True), decision.why
 
 
 @pytest.mark.parametrize(

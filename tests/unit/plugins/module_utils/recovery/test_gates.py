@@ -18,6 +18,8 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.kuber
     Taint,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.nodes import Hold
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.owner_states import State
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.workloads import Workload
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import gates
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import Target
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.gates import Case, History
@@ -124,6 +126,11 @@ def kubernetes_case(look: JobLook, **changes: Any) -> Case:
 def kubernetes_job(**changes: Any) -> JobLook:
     fields = {"state": JobState.FAILED, "uid": "uid-1", "opt_in": CONSENT, **changes}
     return JobLook(kubernetes=JobView("default", "train", **fields))
+
+
+def work(state: State = State.WAITING, **changes: Any) -> Case:
+    one = Workload("PyTorchJob", "default", "train", "uid-1", state, **{"opt_in": CONSENT, **changes})
+    return kubernetes_case(JobLook(workload=one), kind="kubernetes_workload_unrecovered", suggested="report")
 
 
 def tainted(key: str, value: str = "") -> NodeView:
@@ -337,6 +344,19 @@ ROWS: list[tuple[str, Case, str]] = [
     ("gone", kubernetes_case(kubernetes_job(), kind=UNRECOVERED, suggested="report"), ""),
     ("gone", kubernetes_case(JobLook(absent=True), kind=UNRECOVERED, suggested="report"), "looked again"),
     ("owner", kubernetes_case(kubernetes_job(deleted=True)), "the Job was deleted"),
+    ("owner", work(), ""),
+    ("owner", work(owner="RayJob/r"), ""),
+    ("owner", work(deleted=True), "the PyTorchJob was deleted"),
+    ("gone", work(), ""),
+    ("gone", work(State.FAILED), ""),
+    ("gone", work(State.UNKNOWN), ""),
+    ("gone", work(State.RUNNING), "looked again: the PyTorchJob is running"),
+    ("gone", work(State.SUSPENDED), "looked again: the PyTorchJob is suspended"),
+    ("gone", work(State.COMPLETE), "looked again: the PyTorchJob is complete"),
+    ("gone", replace(work(), look=JobLook(absent=True)), "looked again: there is no such work any more"),
+    ("gone", replace(work(), look=JobLook(unknown={"kubernetes": "HTTP 403"})), "cannot be looked at: HTTP 403"),
+    ("scope", work(), ""),
+    ("scope", replace(work(), target=Target("job", "kube-system/x", "uid-1")), "namespace kube-system"),
     # maintenance
     ("maintenance", case(healthy(slurm=node("IDLE", "MAINTENANCE"))), "the node is reserved or in maintenance"),
     ("maintenance", case(healthy(slurm=node("IDLE", "RESERVED"))), "the node is reserved or in maintenance"),
