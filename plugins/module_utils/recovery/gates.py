@@ -445,6 +445,9 @@ def _node_identity(case: Case, look: NodeLook) -> str:
     shell, power = look.shell, look.power
     if shell is not None and shell.machine_id and machine.machine_id and shell.machine_id != machine.machine_id:
         return "SSH reaches a machine with another machine-id than the ledger's"
+    told = look.kubernetes.machine_id if look.kubernetes is not None else ""
+    if told and machine.machine_id and told != machine.machine_id:
+        return "Kubernetes calls a machine with another machine-id by this name; run site.yml again"
     named = look.slurm.hostname if look.slurm is not None else None
     if shell is not None and shell.hostname and named and not hostlist.same_host(shell.hostname, named):
         return "SSH reaches %s, and Slurm means %s by this node; run site.yml again" % (
