@@ -37,8 +37,10 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Outcome
 from ansible_collections.mission_control.job_recovery.tests.bare_api import ControlPlane
 from ansible_collections.mission_control.job_recovery.tests.unit.plugins.module_utils.recovery.steps.site import (
+    NEW_BOOT,
     UUID,
     Site,
+    probe,
     work_of,
 )
 
@@ -82,7 +84,7 @@ class Service:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     server = ControlPlane(tmp_path_factory.mktemp("api"))
     try:
-        for name in (SCOPE, OUTSIDE):
+        for name in (SCOPE, OUTSIDE, "kube-node-lease"):
             server.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         owner_kinds.serve(server)
         add_node(server, "k1", "True")
@@ -226,7 +228,17 @@ def repair(service: Service, server: ControlPlane) -> None:
     released = service.node("release_pods", memory={"power_off_proved": True})
     assert (released.status, released.proof["released"]) == ("done", [SCOPE + "/p1"])
     assert dispatch.cheap_look(service.site.tools(service.client), wanted).pods == {SCOPE + "/p1": False}
-    assert service.node("uncordon").status == "done"
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "k1"}}
+    lease["metadata"]["namespace"] = "kube-node-lease"
+    server.apply({**lease, "spec": {"renewTime": "2026-01-01T00:00:00.000000Z"}})
+    service.site.helper["ssh-node1", "probe"] = probe(NEW_BOOT)
+    alone = work_of("await_boot", replace(service.machine, slurm_name=""), "return_node", memory={"boot_id": NEW_BOOT})
+    booted = service.site.act_one(alone, service.site.tools(service.client)).remember
+    assert booted == {"new_boot_id": NEW_BOOT, "lease_renewed": "2026-01-01T00:00:00.000000Z"}
+    assert "has not renewed its Lease" in service.node("uncordon", memory=booted | {"boot_id": NEW_BOOT}).why
+    renewed = {"spec": {"renewTime": "2026-01-01T00:00:10.000000Z"}}
+    server.admin.patch(path_of("coordination.k8s.io/v1", "leases", "kube-node-lease", "k1"), renewed)
+    assert service.node("uncordon", memory=booted | {"boot_id": NEW_BOOT}).status == "done"
     assert service.node("confirm").status == "done"
     node = server.admin.get(path_of("v1", "nodes", name="k1"))
     assert not node["spec"].get("unschedulable")

@@ -43,9 +43,15 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.kuber
     REFUSED,
     Result,
 )
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.reading import epoch, printable
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.reading import (
+    epoch,
+    part,
+    printable,
+    text,
+)
 
 TAINT_VALUE = "job-recovery"
+_NODE_LEASES = "kube-node-lease"
 _WRITE_ATTEMPTS = 5
 
 # Called right before each write; raises when this run may not write any more.
@@ -254,6 +260,15 @@ def read_node(client: KubernetesClient, name: str) -> NodeView:
         Absent: there is no such node.
     """
     return node_view(client.get(path_of("v1", "nodes", name=name)))
+
+
+def lease_renewed(client: KubernetesClient, name: str) -> str:
+    """When the node's kubelet renewed its Lease last, as that says by its own clock; empty: it has none.
+
+    Only whether it changes is to be trusted: the clocks of a node and of a controller may differ.
+    """
+    lease = client.find(path_of("coordination.k8s.io/v1", "leases", _NODE_LEASES, name))
+    return text(part(lease or {}, "spec"), "renewTime")
 
 
 def pods_on(client: KubernetesClient, name: str) -> list[PodView]:

@@ -44,6 +44,7 @@ OBSERVE: tuple[Grant, ...] = (
 
 ACT: tuple[Grant, ...] = (
     Grant("", "nodes", ("patch",), "cordon, taint, uncordon"),
+    Grant("coordination.k8s.io", "leases", ("get",), "see that a node's kubelet lives after its boot"),
     Grant("", "pods/eviction", ("create",), "drain within the disruption budgets"),
     Grant("", "pods", ("get",), "see whether a pod that was evicted is gone"),
     Grant("", "pods", ("delete",), "let go of pods on a node whose power is proved off"),

@@ -53,6 +53,9 @@ class ApiClient:
         return copy.deepcopy(self._there(path))
 
     def find(self, path: str) -> Optional[Object]:
+        if "/leases/" in path:
+            self._look("GET", path)
+            return self.cluster.lease(path.rpartition("/")[2])
         try:
             return self.get(path)
         except Absent:

@@ -35,6 +35,7 @@ EVICTED_AFTER = 20.0
 _TERMINATION = 1.0
 _COLLECTED_AFTER = 2.0
 _LOOK_AGAIN = 4.0
+_RENEWED_EVERY = 10.0  # Leases
 _OPT_IN = '{"APS":{"auto_resume_mode":"requeue","max_requeue_times":%d}}'
 
 
@@ -55,6 +56,7 @@ class Kubernetes:
     budget: bool = False  # a disruption budget allows no eviction at present
     on_pod: list[Callable[[Object], None]] = field(default_factory=list)
     _heard: dict[str, int] = field(default_factory=dict)
+    _renewed: dict[str, str] = field(default_factory=dict)
     _numbers: int = 0
 
     # objects
@@ -117,6 +119,12 @@ class Kubernetes:
         self._condition(node, "Ready", "True", told != boot)
         self._condition(node, SICK, sick)
         self._taint(node, UNREACHABLE, False)
+
+    def lease(self, name: str) -> Object:
+        """A node's Lease, which its kubelet renews every ten seconds."""
+        if self.hardware.machines[name].kubelet_answers:
+            self._renewed[name] = self.now(-(self.clock.time() % _RENEWED_EVERY))
+        return {"spec": {"renewTime": self._renewed.get(name, "")}}
 
     def report_sick(self, name: str) -> None:
         """An agent on the node says so, until it boots again."""

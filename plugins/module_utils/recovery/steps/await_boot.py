@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Optional, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Conflict, RecoveryError
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes import nodes as kubernetes_nodes
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes.shell import NodeAnswer, valid_boot_id
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import plans, waits
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Outcome, Tools, Work
@@ -28,6 +29,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Node
 
+LEASE_RENEWED = "lease_renewed"
 BOOT_SLACK = 60.0  # seconds: Slurm's BootTime moves within one boot, and clocks differ
 _PROBE_DEADLINE = 5.0
 _LOOK_AGAIN = 3.0
@@ -40,7 +42,8 @@ class AwaitBoot(Plain):
     Waits for: `node_registered` (with a later start of slurmd, after a reboot), `kubernetes_node_ready` for a node that
     is in Kubernetes only; failed after `limits.boot_timeout`.
     Proof: boot ID old and new, Slurm's boot_time and slurmd_start_time.
-    Remembers: `new_boot_id`; later steps act on this boot only.
+    Remembers: `new_boot_id`; later steps act on this boot only. `lease_renewed`, of a node of Kubernetes: its Lease as
+    it was then, which is renewed again before the node gets its pods back.
     """
 
     name = plans.AWAIT_BOOT
@@ -95,7 +98,17 @@ def _judge(work: Work, tools: Tools, node: Optional[Node], probe: NodeAnswer) ->
     proof: dict[str, Any] = {"old_boot_id": old, "new_boot_id": boot_id, "uptime": uptime}
     if node is not None:
         proof.update(boot_time=node.boot_time, slurmd_start_time=node.slurmd_start_time, state=node.state)
-    return done(work, remember={"new_boot_id": boot_id}, proof=proof)
+    return done(work, remember={"new_boot_id": boot_id, **_lease(work, tools)}, proof=proof)
+
+
+def _lease(work: Work, tools: Tools) -> dict[str, str]:
+    """Nothing where it cannot be read: an API server that is away does not keep the node from Slurm."""
+    name = kubernetes_name(work, tools)
+    try:
+        renewed = kubernetes_nodes.lease_renewed(tools.kubernetes, name) if name else ""
+    except RecoveryError:
+        renewed = ""
+    return {LEASE_RENEWED: renewed} if renewed else {}
 
 
 def _not_yet(work: Work, tools: Tools, registered: bool) -> Outcome:

@@ -12,6 +12,9 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.kuber
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.kubernetes.reading import printable
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import plans, waits
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Outcome, Tools, Work
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.await_boot import (
+    LEASE_RENEWED,
+)
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.common import (
     Plain,
     done,
@@ -31,6 +34,8 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 
 class Uncordon(Plain):
     """Only a cordon of this incident, and only of a node whose kubelet is Ready, with its present boot.
+
+    Ready stays for some 40 seconds when the kubelet is dead again, so after a boot it must have renewed its Lease, too.
 
     Waits for: `kubernetes_node_ready`, while it is not; then until the condition or taint that was repaired is gone.
     Failed at the step's deadline.
@@ -55,6 +60,9 @@ def _uncordon(work: Work, tools: Tools) -> Outcome:
         if over(work, tools):
             return failed(work, why)
         return waiting(work, why, waits.KUBERNETES_NODE_READY, {"node": name, **({"boot_id": old} if old else {})})
+    seen = work.memory.get(LEASE_RENEWED)
+    if seen and not poll(lambda: kubernetes_nodes.lease_renewed(tools.kubernetes, name) not in ("", seen)):
+        return retry(work, tools, "the kubelet of %s has not renewed its Lease since the boot" % name)
     found = _still_sick(work, tools, name)
     if found is not None:
         sign = found.sign.condition or found.sign.taint

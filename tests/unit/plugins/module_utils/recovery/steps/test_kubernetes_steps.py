@@ -51,6 +51,7 @@ from ansible_collections.mission_control.job_recovery.tests.unit.plugins.module_
 )
 
 NODE = "/api/v1/nodes/k1"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/k1"
 POD = "/api/v1/namespaces/a/pods/p1"
 EVICTION = POD + "/eviction"
 JOB = "/apis/batch/v1/namespaces/a/jobs/train"
@@ -182,6 +183,38 @@ def test_uncordon_waits_for_the_kubelet_of_the_new_boot(cluster: Cluster) -> Non
     assert cluster.act(late(cluster.work("uncordon", memory=memory))).status == "failed"
     cluster.ready("True", NEW_BOOT)
     assert cluster.act(cluster.work("uncordon", memory=memory)).status == "done"
+
+
+def renew(cluster: Cluster, moment: str) -> None:
+    spec = {"holderIdentity": "k1", "leaseDurationSeconds": 40, "renewTime": moment}
+    cluster.api.put(LEASE, {"kind": "Lease", "spec": spec})
+
+
+def test_uncordon_waits_until_the_kubelet_has_renewed_its_lease_after_the_boot(cluster: Cluster) -> None:
+    renew(cluster, "2026-11-30T10:00:00.000001Z")
+    cluster.act(cluster.work("cordon"))
+    cluster.ready("True", NEW_BOOT)
+    cluster.machine = replace(cluster.machine, slurm_name="")
+    cluster.site.helper["ssh-node1", "probe"] = probe(NEW_BOOT)
+    booted = cluster.act(cluster.work("await_boot", memory={"boot_id": OLD_BOOT}))
+    assert booted.remember["lease_renewed"] == "2026-11-30T10:00:00.000001Z"
+    work = cluster.work("uncordon", memory={"boot_id": OLD_BOOT, **booted.remember})
+    assert "has not renewed its Lease" in cluster.act(work).why
+    assert cluster.act(late(work)).status == "failed"
+    cluster.api.take(LEASE)
+    assert "has not renewed its Lease" in cluster.act(work).why
+    assert cluster.node["spec"]["unschedulable"] is True
+    renew(cluster, "2026-11-30T09:00:00.000000Z")  # by a clock that was set back at the boot
+    assert cluster.act(work).status == "done"
+
+
+@pytest.mark.parametrize("answer", [404, 403, 503])
+def test_a_lease_that_cannot_be_read_does_not_keep_a_node_from_slurm(cluster: Cluster, answer: int) -> None:
+    cluster.api.tell("GET", LEASE, answer, status(answer), times=9)
+    cluster.machine = replace(cluster.machine, slurm_name="")
+    cluster.site.helper["ssh-node1", "probe"] = probe(NEW_BOOT)
+    booted = cluster.act(cluster.work("await_boot", memory={"boot_id": OLD_BOOT}))
+    assert (booted.status, booted.remember) == ("done", {"new_boot_id": NEW_BOOT})
 
 
 def test_uncordon_waits_until_the_condition_that_was_repaired_is_gone(cluster: Cluster) -> None:
