@@ -18,7 +18,7 @@ from .process import BUILD, CHECKOUT, Environment, Result, Timer
 PART = "molecule"
 # Seconds. Of the first, most is for building the lab from nothing.
 LAB_UP_DEADLINE = 45 * 60
-SCENARIO_DEADLINE = 15 * 60
+SCENARIO_DEADLINE = 20 * 60
 LAB_DOWN_DEADLINE = 5 * 60
 # Owns the lab and tests nothing.
 SHARED = "default"
