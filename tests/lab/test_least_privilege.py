@@ -36,6 +36,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import parse
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Outcome
 from ansible_collections.mission_control.job_recovery.tests.bare_api import ControlPlane
+from ansible_collections.mission_control.job_recovery.tests.kubelet import Kubelet
 from ansible_collections.mission_control.job_recovery.tests.unit.plugins.module_utils.recovery.steps.site import (
     NEW_BOOT,
     UUID,
@@ -63,6 +64,7 @@ class Service:
         kubeconfig = server.kubeconfig("service", server.account_token(NAMESPACE, ACCOUNT))
         self.client = KubernetesClient(kubeconfig, timeout=30.0)
         self.site = Site()
+        self.state_dir = str(server.folder / "state")
         self.machine = replace(self.site.add("node1", "IDLE", "DRAIN", reason="x"), kubernetes_name="k1")
         self.settings = parse(
             {
@@ -77,7 +79,7 @@ class Service:
 
     def job(self, step: str, key: str, **fields: Any) -> Outcome:
         work = work_of(step, key, "rerun_kubernetes_job", fault_kind="kubernetes_job_failed", **fields)
-        return self.site.act_one(work, self.site.tools(self.client))
+        return self.site.act_one(work, self.site.tools(self.client, state_dir=self.state_dir))
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +180,9 @@ def look(service: Service, server: ControlPlane) -> None:
     job = add_failed_job(server, SCOPE, "lost")
     owner = {"kind": "Job", "apiVersion": "batch/v1", "name": "lost", "uid": job["metadata"]["uid"]}
     disrupted = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
-    add_pod(server, "lost-0", "k2", owner, phase="Failed", conditions=[disrupted])
+    ended = {"name": "c", "state": {"terminated": {"exitCode": 139, "finishedAt": LONG_AGO}}}
+    containers = [{**ended, "image": "i", "imageID": "", "ready": False, "restartCount": 0}]
+    add_pod(server, "lost-0", "k2", owner, phase="Failed", conditions=[disrupted], containerStatuses=containers)
     add_failed_job(server, SCOPE, "traceless")
     work = owner_kinds.add_all(server, SCOPE)
     kinds: set[str] = set()
@@ -245,7 +249,16 @@ def repair(service: Service, server: ControlPlane) -> None:
     assert not [taint for taint in node["spec"].get("taints", []) if "out-of-service" in taint["key"]]
 
 
-def run_again(service: Service) -> None:
+def run_again(service: Service, server: ControlPlane) -> None:
+    """A failed Job's pod is asked for its log, which its node's kubelet tells; then the Job is made again."""
+    with Kubelet(server.folder) as kubelet:
+        server.admin.patch(path_of("v1", "nodes", name="k2", sub="status"), {"status": kubelet.where})
+        outcome = service.job("diagnose", SCOPE + "/lost")
+    assert outcome.remember["diagnosis"]["why"] == "segfault", outcome.why
+    assert kubelet.asked == ["/containerLogs/%s/lost-0/c?limitBytes=4194304&tailLines=5000" % SCOPE]
+    outcome = service.job("diagnose", SCOPE + "/lost")
+    assert (outcome.status, outcome.remember) == ("done", {})
+    assert "the job's log was not read: Kubernetes API: get pods/log lost-0 in training: " in outcome.why
     outcome = service.job("rerun", SCOPE + "/lost")
     assert outcome.status == "done", outcome.why
     assert service.job("confirm", SCOPE + "/lost", memory=outcome.remember).status == "done"
@@ -254,7 +267,7 @@ def run_again(service: Service) -> None:
 def test_what_is_granted_is_used_and_what_is_used_is_granted(service: Service, server: ControlPlane) -> None:
     look(service, server)
     repair(service, server)
-    run_again(service)
+    run_again(service, server)
     assert used(server, "forbid") == set()
     assert used(server, "allow") == granted()
 
@@ -268,24 +281,24 @@ def test_no_job_is_made_outside_the_scope(service: Service, server: ControlPlane
 
 
 @pytest.mark.parametrize(
-    ("group", "resource", "sub", "verb"),
+    ("group", "resource", "sub", "verb", "namespace"),
     [
-        ("", "secrets", "", "list"),
-        ("", "pods", "exec", "create"),
-        ("", "pods", "log", "get"),
-        ("", "nodes", "", "delete"),
-        ("", "nodes", "status", "patch"),
-        ("", "nodes", "proxy", "get"),
-        ("batch", "jobs", "", "delete"),
-        ("apps", "statefulsets", "", "patch"),
-        ("", "serviceaccounts", "token", "create"),
-        ("rbac.authorization.k8s.io", "clusterroles", "", "bind"),
+        ("", "secrets", "", "list", SCOPE),
+        ("", "pods", "exec", "create", SCOPE),
+        ("", "pods", "log", "get", OUTSIDE),
+        ("", "nodes", "", "delete", SCOPE),
+        ("", "nodes", "status", "patch", SCOPE),
+        ("", "nodes", "proxy", "get", SCOPE),
+        ("batch", "jobs", "", "delete", SCOPE),
+        ("apps", "statefulsets", "", "patch", SCOPE),
+        ("", "serviceaccounts", "token", "create", SCOPE),
+        ("rbac.authorization.k8s.io", "clusterroles", "", "bind", SCOPE),
     ],
 )
 def test_what_an_attacker_would_want_is_not_granted(
-    service: Service, server: ControlPlane, group: str, resource: str, sub: str, verb: str
+    service: Service, server: ControlPlane, group: str, resource: str, sub: str, verb: str, namespace: str
 ) -> None:
-    wanted = {"group": group, "resource": resource, "subresource": sub, "verb": verb, "namespace": SCOPE}
+    wanted = {"group": group, "resource": resource, "subresource": sub, "verb": verb, "namespace": namespace}
     body = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",

@@ -79,7 +79,7 @@ def questions(grants: Iterable[rbac.Grant], namespaces: Sequence[str]) -> list[Q
     asked: list[Question] = []
     for grant in grants:
         for question in rbac.questions([grant]):
-            in_scope = grant.group == "batch" and question["verb"] in ("create", "patch") and namespaces
+            in_scope = grant in rbac.IN_SCOPE and namespaces
             asked += [{**question, "namespace": name} for name in namespaces] if in_scope else [question]
     return asked
 

@@ -4,7 +4,7 @@
 """The objects that make the service's account in Kubernetes: who it is, what it may do and where. Pure.
 
 Looking, and all that concerns nodes and their pods, is allowed everywhere: a node's pods belong to any namespace. Jobs
-are made again only in the namespaces that recovery may act on.
+are made again, and logs of pods read, only in the namespaces that recovery may act on.
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ def objects(
         scope: the namespaces that recovery may act on.
         own: the site's rows of owners.
     """
-    in_scope = [grant for grant in rbac.ACT if grant.group == "batch"]
     observe = [*rbac.OBSERVE, *(grant for grant in rbac.of_owners(own) if grant not in rbac.OBSERVE)]
-    everywhere = [*observe, *(grant for grant in rbac.ACT if grant not in in_scope)]
+    everywhere = [*observe, *(grant for grant in rbac.ACT if grant not in rbac.IN_SCOPE)]
     jobs = rbac.NAME + "-jobs"
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
@@ -43,7 +42,7 @@ def objects(
         _token(namespace, account),
         rbac.cluster_role(everywhere),
         rbac.cluster_role_binding(namespace, account),
-        rbac.cluster_role(in_scope, jobs),
+        rbac.cluster_role(rbac.IN_SCOPE, jobs),
         *(_role_binding(jobs, where, namespace, account) for where in scope),
     ]
 

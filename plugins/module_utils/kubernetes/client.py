@@ -44,6 +44,7 @@ PAGE = 500
 _MERGE = "application/merge-patch+json"
 _WATCH_SILENCE = 90.0  # seconds
 _JSON = "application/json"
+_ANY = "application/json, */*"
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _LIST_ATTEMPTS = 3
 _VERBS = {"POST": "create", "PATCH": "patch", "PUT": "update", "DELETE": "delete"}
@@ -183,6 +184,23 @@ class KubernetesClient:
     def delete(self, path: str, options: Optional[Object] = None, timeout: Optional[float] = None) -> Object:
         """DELETE with DeleteOptions. Raises `Absent`, and `Conflict` where a precondition (uid) does not hold."""
         return self._json("DELETE", path, body=options or {}, timeout=timeout)
+
+    def text(self, path: str, params: Mapping[str, Any], timeout: float, most: int) -> bytes:
+        """What the server answers as text, such as a pod's log: its first `most` bytes. Raises as `get`."""
+        limit = min(timeout, self.timeout)
+        if limit <= 0:
+            raise TimedOut("Kubernetes API: no time is left to %s; nothing was sent" % describe("GET", path))
+        deadline = time.monotonic() + limit
+        response = self._send("GET", path, params, None, _JSON, limit, limit, _ANY)
+        try:
+            content = _read(response, deadline, most)
+        except urllib3.exceptions.HTTPError as exc:
+            raise _connection_error(exc, "GET", path) from None
+        finally:
+            response.close()  # there may be more of it
+        if response.status != 200:
+            self._check("GET", path, Reply(response.status, response.headers, _parse(content)))
+        return content[:most]
 
     def watch(self, path: str, resource_version: str, params: Mapping[str, Any], seconds: int) -> Iterator[bytes]:
         """The lines of one watch, as they come, until the server or the time ends it.
@@ -415,11 +433,14 @@ def _connection_error(exc: Exception, method: str, path: str) -> Unreachable:
     )
 
 
-def _read(response: Any, deadline: Optional[float]) -> bytes:
-    """The whole body, within the deadline (the library's own limit is for each packet only)."""
-    parts = []
+def _read(response: Any, deadline: Optional[float], most: Optional[int] = None) -> bytes:
+    """The body, or what comes up to `most` bytes of it; within the deadline (the library's is for each packet only)."""
+    parts, size = [], 0
     for part in _parts(response):
         parts.append(part)
+        size += len(part)
+        if most is not None and size >= most:
+            break
         if deadline is not None and time.monotonic() > deadline:
             response.close()
             raise TimedOut("Kubernetes API: the answer did not end in time")

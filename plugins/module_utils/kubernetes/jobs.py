@@ -246,10 +246,15 @@ def read_job(client: KubernetesClient, key: str) -> dict[str, Any]:
 
 
 def pods_of(client: KubernetesClient, job: JobView) -> list[PodView]:
-    """All pods of a Job that are still there (by their label, then by uid)."""
+    """All pods of a Job that are still there."""
+    return [pod_view(pod) for pod in raw_pods_of(client, job)]
+
+
+def raw_pods_of(client: KubernetesClient, job: JobView) -> list[dict[str, Any]]:
+    """The same as the server has them (by their label, then by uid)."""
     query = {"labelSelector": "controller-uid=%s" % job.uid}  # both spellings are set since 1.27; this one always was
-    views = [pod_view(pod) for pod in client.list(path_of("v1", "pods", job.namespace), query).items]
-    return [view for view in views if view.job_uid == job.uid]
+    pods = client.list(path_of("v1", "pods", job.namespace), query).items
+    return [pod for pod in pods if pod_view(pod).job_uid == job.uid]
 
 
 def rerun(

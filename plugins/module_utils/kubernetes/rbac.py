@@ -42,13 +42,19 @@ OBSERVE: tuple[Grant, ...] = (
     *of_owners(),
 )
 
+# Only in the namespaces that recovery may act on.
+IN_SCOPE: tuple[Grant, ...] = (
+    Grant("batch", "jobs", ("create", "patch"), "run a failed Job again, mark the old one"),
+    Grant("", "pods/log", ("get",), "say why a Job failed before it runs again"),
+)
+
 ACT: tuple[Grant, ...] = (
     Grant("", "nodes", ("patch",), "cordon, taint, uncordon"),
     Grant("coordination.k8s.io", "leases", ("get",), "see that a node's kubelet lives after its boot"),
     Grant("", "pods/eviction", ("create",), "drain within the disruption budgets"),
     Grant("", "pods", ("get",), "see whether a pod that was evicted is gone"),
     Grant("", "pods", ("delete",), "let go of pods on a node whose power is proved off"),
-    Grant("batch", "jobs", ("create", "patch"), "run a failed Job again, mark the old one"),
+    *IN_SCOPE,
 )
 
 # What kubernetes_check reads beyond OBSERVE.

@@ -131,7 +131,7 @@ PLANS: dict[str, tuple[str, ...]] = {
     "requeue_job": (AWAIT_JOB_END, DIAGNOSE, END_ORPHANS, CLEAN_SPOOL, REQUEUE, TELL, CONFIRM),
     "release_successor": (AWAIT_JOB_END, DIAGNOSE, END_ORPHANS, CLEAN_SPOOL, RELEASE_SUCCESSOR, TELL, CONFIRM),
     "tell_user": (DIAGNOSE, TELL),
-    "rerun_kubernetes_job": (RERUN, CONFIRM),
+    "rerun_kubernetes_job": (DIAGNOSE, RERUN, CONFIRM),
 }
 
 

@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Mapping, Optional, Sequence
+from typing import Any, Mapping, Optional, Sequence
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import RecoveryError, Unreadable
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.logs import jobs as job_logs
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.logs import reading, verdict
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.logs.model import Diagnosis
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.logs import reading
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.nodes.shell import NodeAnswer
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import evidence, job_log, plans
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.step import Outcome, Tools, Work
@@ -19,16 +17,21 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     Plain,
     done,
 )
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.diagnose_pods import (
+    diagnose_pods,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.job_diagnosis import (
+    concluded,
+    kib_read,
+    not_read,
+)
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.job_places import (
     addresses_of,
     read_jobs,
 )
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.steps.save_evidence import EVIDENCE
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.text import printable
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm import hostlist
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Job
 
-DIAGNOSIS = "diagnosis"  # in the incident's memory: `{verdict, why, rank}`
 _DEADLINE = 9.0  # the helper gives up each of two files after four seconds
 _NODES = 2  # that are asked: the one of the job's script, and another where that is silent
 
@@ -44,25 +47,40 @@ class Diagnose(Plain):
     name = plans.DIAGNOSE
 
     def act(self, works: Sequence[Work], tools: Tools) -> list[Outcome]:
-        """One look for all jobs, one call for all nodes."""
-        answers = Answers(works, tools)
-        allowed, seconds = answers.guarded()
-        kib = min(tools.settings.nodes.job_log_kib, reading.MAX_BYTES // 1024)
-        if not kib or tools.slurm is None:
-            for work in allowed:
-                answers.give(done(work, "the site reads no logs of jobs"))
-            return answers.all()
-        try:
-            jobs = read_jobs(allowed, tools)
-            asked = _asked(answers, jobs, tools)
-            told = tools.nodes.call(_requests(asked, jobs, kib), min(_DEADLINE, seconds)) if asked else {}
-        except RecoveryError as exc:
-            for work in answers.open:
-                answers.give(done(work, "the job's log was not read: %s" % exc))
-            return answers.all()
+        """Slurm's jobs together, and Kubernetes' Jobs together."""
+        in_kubernetes = [work for work in works if "/" in work.target.name]
+        in_slurm = [work for work in works if work not in in_kubernetes]
+        made: dict[int, Outcome] = {}
+        for theirs, there, diagnose in (
+            (in_kubernetes, tools.kubernetes, diagnose_pods),
+            (in_slurm, tools.slurm, _diagnose_slurm),
+        ):
+            if theirs:
+                told = diagnose(theirs, tools) if kib_read(tools) and there is not None else _none_read(theirs)
+                made.update({outcome.incident: outcome for outcome in told})
+        return [made[work.incident] for work in works]
+
+
+def _none_read(works: Sequence[Work]) -> list[Outcome]:
+    return [done(work, "the site reads no logs of jobs") for work in works]
+
+
+def _diagnose_slurm(works: Sequence[Work], tools: Tools) -> list[Outcome]:
+    """One look for all jobs, one call for all nodes."""
+    answers = Answers(works, tools)
+    allowed, seconds = answers.guarded()
+    kib = kib_read(tools)
+    try:
+        jobs = read_jobs(allowed, tools)
+        asked = _asked(answers, jobs, tools)
+        told = tools.nodes.call(_requests(asked, jobs, kib), min(_DEADLINE, seconds)) if asked else {}
+    except RecoveryError as exc:
         for work in answers.open:
-            answers.give(_told(work, jobs[work.incident], [told[address] for address in asked[work.incident]], tools))
+            answers.give(not_read(work, exc))
         return answers.all()
+    for work in answers.open:
+        answers.give(_told(work, jobs[work.incident], [told[address] for address in asked[work.incident]], tools))
+    return answers.all()
 
 
 def _asked(answers: Answers, jobs: Mapping[int, Job], tools: Tools) -> dict[int, list[str]]:
@@ -71,7 +89,7 @@ def _asked(answers: Answers, jobs: Mapping[int, Job], tools: Tools) -> dict[int,
     for work in answers.open:
         why = _unreadable(work, jobs.get(work.incident))
         if why:
-            answers.give(done(work, "the job's log was not read: %s" % why))
+            answers.give(not_read(work, why))
         else:
             nodes[work.incident] = _nodes(work, jobs[work.incident])
     addresses = addresses_of({name for names in nodes.values() for name in names}, tools)
@@ -84,7 +102,7 @@ def _asked(answers: Answers, jobs: Mapping[int, Job], tools: Tools) -> dict[int,
             taken.update(free[:1])
     for work in answers.open:
         if not asked[work.incident]:
-            answers.give(done(work, "the job's log was not read: none of its nodes can be asked now"))
+            answers.give(not_read(work, "none of its nodes can be asked now"))
     return {incident: found for incident, found in asked.items() if found}
 
 
@@ -126,10 +144,10 @@ def _told(work: Work, job: Job, answers: Sequence[NodeAnswer], tools: Tools) -> 
             why = str(exc)
             continue
         if texts:
-            return _diagnosed(work, job, texts, tools)
+            return concluded(work, "job-%d" % job.id, texts, tools)
         missing = answer.data.get("missing")
         why = "; ".join(map(str, missing.values())) if isinstance(missing, Mapping) else why
-    return done(work, "the job's log was not read: %s" % printable(why)[:300])
+    return not_read(work, why)
 
 
 def _texts(data: Mapping[str, Any]) -> list[str]:
@@ -143,29 +161,3 @@ def _texts(data: Mapping[str, Any]) -> list[str]:
         raise Unreadable("the helper's answer is not understood")
     return [reading.text_of(content, sizes[name]) for name, content in files.items()]
 
-
-def _diagnosed(work: Work, job: Job, texts: Iterable[str], tools: Tools) -> Outcome:
-    found = verdict.diagnose([one for text in texts for one in job_logs.findings(text)])
-    first = found.findings[0] if found.findings else None
-    told = {"verdict": found.verdict, "why": found.why, "rank": first.rank if first else None}
-    remember: dict[str, Any] = {DIAGNOSIS: told}
-    trouble = ""
-    if found.findings:
-        try:
-            page = _page(found).encode("utf-8")
-            folder = "job-%d" % job.id
-            remember[EVIDENCE] = evidence.save(tools.settings.state_dir, work.incident, folder, {"diagnosis.txt": page})
-        except RecoveryError as exc:
-            trouble = str(exc)
-    return done(work, trouble, remember, {**told, "codes": [one.code for one in found.findings]})
-
-
-def _page(found: Diagnosis) -> str:
-    """For people: the verdict, and the lines that say so, harmless for a terminal."""
-    lines = ["%s: %s" % (found.verdict, found.why)]
-    for one in found.findings:
-        rank = "" if one.rank is None else ", rank %d" % one.rank
-        lines.append("")
-        lines.append("%s (%s, seen %d times%s)" % (one.code, one.verdict, one.count, rank))
-        lines.extend("%8d: %s" % (number, printable(text)) for number, text in one.lines)
-    return "\n".join(lines) + "\n"

@@ -15,7 +15,11 @@ def test_jobs_are_made_in_the_scope_only():
     found = objects("ns", "robot", ["default", "training"])
     everywhere, in_scope = by_kind(found, "ClusterRole")
     assert not [rule for rule in everywhere["rules"] if rule["resources"] == ["jobs"] and "create" in rule["verbs"]]
-    assert in_scope["rules"] == [{"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create", "patch"]}]
+    assert not [rule for rule in everywhere["rules"] if rule["resources"] == ["pods/log"]]
+    assert in_scope["rules"] == [
+        {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create", "patch"]},
+        {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
+    ]
     bindings = by_kind(found, "RoleBinding")
     assert [each["metadata"]["namespace"] for each in bindings] == ["default", "training"]
     assert {each["roleRef"]["name"] for each in bindings} == {in_scope["metadata"]["name"]}

@@ -513,3 +513,115 @@ def test_what_may_not_be_rerun(cluster: Cluster) -> None:
     cluster.api.put(JOB, test_kubernetes_jobs.server_job())
     assert cluster.act(rerun_work(uid="u2")).status == "failed"  # another Job bears its name
     assert not [request for request in cluster.writes if request.startswith("POST")]
+
+
+POD_LOG = "/api/v1/namespaces/a/pods/train-0/log"
+
+
+def failed_pod(cluster: Cluster, ended: Optional[str] = None, name: str = "train-0", key: str = "state") -> None:
+    """A pod of the Job `train`, whose container ended with 139."""
+    end = {"exitCode": 139, "finishedAt": ended or "2026-11-30T10:02:00Z"}
+    pod = {
+        "kind": "Pod",
+        "metadata": {"labels": {"controller-uid": "u1"}},
+        "spec": {"nodeName": "k1"},
+        "status": {"phase": "Failed", "containerStatuses": [{"name": "main", key: {"terminated": end}}]},
+    }
+    cluster.api.put("/api/v1/namespaces/a/pods/" + name, pod)
+
+
+def diagnose(cluster: Cluster, folder: Path, uid: str = "u1", **nodes: Any) -> Outcome:
+    if cluster.api.see(JOB) is None:
+        cluster.api.put(JOB, test_kubernetes_jobs.server_job())
+    tools = cluster.site.tools(cluster.client, state_dir=str(folder), nodes=nodes)
+    return cluster.site.act_one(rerun_work("diagnose", uid), tools)
+
+
+def logs_asked(cluster: Cluster) -> list[str]:
+    return [request for request in cluster.api.requests if "/log?" in request]
+
+
+@pytest.mark.parametrize(("key", "previous"), [("state", False), ("lastState", True)])
+def test_what_a_pods_log_tells_is_remembered_and_kept(
+    cluster: Cluster, tmp_path: Path, key: str, previous: bool
+) -> None:
+    failed_pod(cluster, key=key)
+    cluster.api.tell("GET", POD_LOG, 200, b"\x1b[2J{{ lookup('pipe','id') }} <b>\nSegmentation fault (core dumped)\n")
+    outcome = diagnose(cluster, tmp_path)
+    assert outcome.remember["diagnosis"] == {"verdict": "application", "why": "segfault", "rank": None}
+    page = (tmp_path / "evidence" / "incident-7" / "job-train" / "diagnosis.txt").read_text(encoding="utf-8")
+    assert ("application: segfault" in page, "\x1b" in page) == (True, False)
+    assert "lookup" not in repr(outcome.proof) + repr(outcome.remember)
+    (asked,) = logs_asked(cluster)
+    assert "container=main&tailLines=5000&limitBytes=4194304" in asked
+    assert ("previous=true" in asked) is previous
+
+
+def test_of_lines_too_large_to_read_fewer_are_asked_for(cluster: Cluster, tmp_path: Path) -> None:
+    failed_pod(cluster)
+    cluster.api.tell("GET", POD_LOG, 200, (b"x" * 8191 + b"\n") * 600)
+    cluster.api.tell("GET", POD_LOG, 200, b"y\n" * 400000 + b"CUDA out of memory\n")
+    assert diagnose(cluster, tmp_path).remember["diagnosis"]["why"] == "cuda_oom"
+    assert ["tailLines=200&" in asked for asked in logs_asked(cluster)] == [False, True]
+
+
+def test_the_first_to_end_is_read_first_and_few_are(cluster: Cluster, tmp_path: Path) -> None:
+    for number in range(5):
+        name = "train-%d" % number
+        failed_pod(cluster, "2026-11-30T10:0%d:00Z" % (9 - number), name)
+        cluster.api.tell("GET", "/api/v1/namespaces/a/pods/%s/log" % name, 200, b"CUDA out of memory\n")
+    diagnose(cluster, tmp_path)
+    assert [asked.split("/")[6] for asked in logs_asked(cluster)] == ["train-4", "train-3", "train-2"]
+
+
+@pytest.mark.parametrize("answer", [400, 403, 404, 500, 503])
+def test_a_pods_log_that_cannot_be_had_keeps_no_repair(cluster: Cluster, tmp_path: Path, answer: int) -> None:
+    failed_pod(cluster)
+    cluster.api.tell("GET", POD_LOG, answer, status(answer, "x", "\x1b[2J no kubelet"))
+    outcome = diagnose(cluster, tmp_path)
+    assert (outcome.status, outcome.remember, "\x1b" in outcome.why) == ("done", {}, False)
+    assert outcome.why.startswith("the job's log was not read: Kubernetes API: get pods/log train-0 in a: ")
+
+
+def test_a_kubelet_that_is_silent_is_waited_for_a_little_only(cluster: Cluster, tmp_path: Path) -> None:
+    failed_pod(cluster)
+    cluster.api.tell("GET", POD_LOG, 200, b"", before=lambda: time.sleep(1.5))
+    cluster.client.timeout = 0.4
+    began = time.monotonic()
+    outcome = diagnose(cluster, tmp_path)
+    assert (outcome.status, "no answer in time" in outcome.why, time.monotonic() - began < 1.2) == ("done", True, True)
+
+
+@pytest.mark.parametrize(
+    ("uid", "nodes", "why"),
+    [
+        ("u2", {}, "another Job bears its name"),
+        ("u1", {}, "no container of its pods is known to have failed"),
+        ("u1", {"job_log_kib": 0}, "the site reads no logs of jobs"),
+    ],
+)
+def test_a_pods_log_that_is_not_asked_for(
+    cluster: Cluster, tmp_path: Path, uid: str, nodes: dict[str, Any], why: str
+) -> None:
+    if why != "no container of its pods is known to have failed":
+        failed_pod(cluster)
+    outcome = diagnose(cluster, tmp_path, uid, **nodes)
+    assert (outcome.status, outcome.remember, logs_asked(cluster)) == ("done", {}, [])
+    assert why in outcome.why
+
+
+def test_who_lost_his_claim_reads_no_log(cluster: Cluster, tmp_path: Path) -> None:
+    failed_pod(cluster)
+    cluster.site.lost = {7}
+    assert (diagnose(cluster, tmp_path).status, logs_asked(cluster)) == ("waiting", [])
+
+
+def test_jobs_of_both_schedulers_are_diagnosed_in_one_pass(cluster: Cluster, tmp_path: Path) -> None:
+    failed_pod(cluster)
+    cluster.api.tell("GET", POD_LOG, 200, b"CUDA out of memory\n")
+    cluster.api.put(JOB, test_kubernetes_jobs.server_job())
+    tools = cluster.site.tools(cluster.client, state_dir=str(tmp_path))
+    works = [work_of("diagnose", "42", "requeue_job", incident=8), rerun_work("diagnose")]
+    first, second = cluster.site.act(*works, tools=tools)
+    assert "Slurm has forgotten the job" in first.why
+    assert second.remember["diagnosis"]["why"] == "cuda_oom"
