@@ -11,7 +11,8 @@ module: log_diagnosis
 short_description: Say what the log of a job tells, and whose fault it is
 version_added: 0.1.0
 description:
-  - Reads a text, or the last part of a file, and names the faults that it tells, such as those of CUDA, NCCL, the
+  - Reads a text, the last part of a file, or the last lines that Loki has.
+  - Names the faults that it tells, such as those of CUDA, NCCL, the
     network, file systems, memory, Python, MPI and Slurm, with the lines that say so.
   - The verdict is V(hardware), V(platform) (the cluster, its network, file systems or drivers), V(application) or
     V(unknown). Unknown is an answer.
@@ -19,6 +20,47 @@ description:
     follows from it. Only lines of the kernel's log can (Xids and SXids of GPUs, machine checks, disks, memory, links).
   - Of NCCL time-outs, which appear on all ranks, it names the rank that the others waited for, where the log tells it.
 options:
+  loki:
+    description:
+      - Where the log is read from Loki. At most the last 5000 lines are.
+      - Its certificate is always verified, and credentials are sent over HTTPS only.
+    type: dict
+    suboptions:
+      url:
+        description: Loki's address, C(https://HOST[:PORT][/PATH]), without credentials.
+        type: str
+        required: true
+      address:
+        description: Where to connect instead of looking the host of the URL up.
+        type: str
+        default: ""
+      ca_file:
+        description: File with the certificate authority of Loki's certificate; without it the system's.
+        type: path
+      credentials_file:
+        description: File that holds C(user:password) and nothing else. It belongs to who runs the module, mode 0600.
+        type: path
+      tenant:
+        description: The tenant whose logs are asked for (C(X-Scope-OrgID)), where Loki has several.
+        type: str
+        default: ""
+      query:
+        description: A LogQL query for lines.
+        type: str
+      job:
+        description: A Slurm job's id, in place of a query.
+        type: str
+      job_label:
+        description: The label that holds the ids of Slurm jobs.
+        type: str
+        default: slurm_job_id
+      pod:
+        description: A pod as C(namespace/name), in place of a query.
+        type: str
+      since:
+        description: Seconds that are looked back.
+        type: int
+        default: 3600
   text:
     description: The log.
     type: str
@@ -45,7 +87,8 @@ options:
     type: int
     default: 2097152
   timeout:
-    description: Seconds after which a file is given up that cannot be read, such as one on a file server that is down.
+    description: Seconds after which a file is given up that cannot be read, such as one on a file server that is down;
+      so is Loki.
     type: float
     default: 10.0
 extends_documentation_fragment:
@@ -71,6 +114,15 @@ EXAMPLES = r"""
   mission_control.job_recovery.log_diagnosis:
     text: |
       RuntimeError: CUDA error: uncorrectable ECC error encountered
+
+- name: Ask what Loki has of a pod
+  mission_control.job_recovery.log_diagnosis:
+    loki:
+      url: https://loki.example.org
+      credentials_file: /etc/job-recovery/loki.credentials
+      pod: training/llm-0-x7k2p
+      since: 7200
+    source: job
 
 - name: Ask what the kernel says
   mission_control.job_recovery.log_diagnosis:
@@ -185,6 +237,11 @@ findings:
           type: str
           returned: always
           sample: "srun: error: node6: task 3: Segmentation fault (core dumped)"
+lines_read:
+  description: How many lines Loki gave.
+  returned: when loki was given
+  type: int
+  sample: 812
 size:
   description: The size of the whole file in bytes.
   returned: when a path was given

@@ -1,13 +1,14 @@
 # Copyright: mission_control.job_recovery contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The module `log_diagnosis`: a text, or a file as a user may read it, in; findings and a verdict out."""
+"""The module `log_diagnosis`: a text, a file as a user may read it, or lines from Loki in; findings, a verdict out."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
 import pwd
+import time
 from typing import Any, Optional
 
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import (
@@ -19,6 +20,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.error
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.logs import jobs, kernel, reading, verdict
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.logs.model import Diagnosis
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.loki import last_lines
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.node import user_file
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.node.answer import Refusal
 
@@ -28,13 +30,19 @@ SPEC: dict[str, Any] = {
     "argument_spec": {
         "text": {"type": "str"},
         "path": {"type": "path"},
+        "loki": {
+            "type": "dict",
+            "options": last_lines.OPTIONS,
+            "mutually_exclusive": [("query", "job", "pod")],
+            "required_one_of": [("query", "job", "pod")],
+        },
         "source": {"type": "str", "choices": [ANY, JOB, KERNEL], "default": ANY},
         "user": {"type": "str"},
         "max_bytes": {"type": "int", "default": reading.MAX_BYTES},
         "timeout": {"type": "float", "default": 10.0},
     },
-    "mutually_exclusive": [("text", "path"), ("text", "user")],
-    "required_one_of": [("text", "path")],
+    "mutually_exclusive": [("text", "path", "loki"), ("text", "user"), ("loki", "user")],
+    "required_one_of": [("text", "path", "loki")],
     "supports_check_mode": True,
 }
 
@@ -42,16 +50,21 @@ _ERRORS = {"bad_input": BadInput, "absent": Absent, "timed_out": TimedOut, "unre
 
 
 def run(params: dict[str, Any], _check_mode: bool) -> dict[str, Any]:
-    """The module: `{changed: false, verdict, action, why, findings, size, modified}`.
+    """The module: `{changed: false, verdict, action, why, findings}`, of a file `size` and `modified`, too, of Loki
+    `lines_read`.
 
     Raises:
-        BadInput: a limit that is none, no such user, a path that is not absolute. Absent, Unreadable, TimedOut,
-        RecoveryError: the file, as that user sees it.
+        BadInput: a limit that is none, no such user, a path that is not absolute, what `loki.last_lines` says. Absent,
+        Unreadable, TimedOut, RecoveryError: the file, as that user sees it, or Loki.
     """
     if not 0 < params["max_bytes"] <= user_file.MAX_BYTES:
         raise BadInput("max_bytes must be from 1 to %d" % user_file.MAX_BYTES)
     if params["timeout"] <= 0:
         raise BadInput("timeout must be more than 0 seconds")
+    if params["loki"] is not None:
+        lines = last_lines.read(params["loki"], time.time(), params["timeout"])
+        text = "\n".join(lines)[-params["max_bytes"] :]
+        return {"changed": False, **as_dict(diagnose(text, params["source"])), "lines_read": len(lines)}
     if params["path"] is None:
         return {"changed": False, **as_dict(diagnose(params["text"][-params["max_bytes"] :], params["source"]))}
     end = _tail(params["path"], _uid(params["user"]), params["max_bytes"], params["timeout"])

@@ -60,7 +60,14 @@ class LokiClient:
             answers.Refused: Loki says that the query cannot be answered. power.http.TooLong: ask for fewer lines.
             answers.Busy: not now. RecoveryError: no answer, or one that is none of Loki's.
         """
-        asked = {"query": query, "start": start, "end": end, "limit": limit, "direction": "forward"}
+        return self._lines(query, start, end, limit, "forward")
+
+    def last_lines(self, query: str, start: int, end: int, limit: int) -> list[answers.Entry]:
+        """The same of the last of these lines, the earliest first. Raises as `query_range`."""
+        return self._lines(query, start, end, limit, "backward")
+
+    def _lines(self, query: str, start: int, end: int, limit: int, direction: str) -> list[answers.Entry]:
+        asked = {"query": query, "start": start, "end": end, "limit": limit, "direction": direction}
         return answers.of_query(self._ask("GET", "%s?%s" % (QUERY_RANGE, urlencode(asked)), None))
 
     def _ask(self, method: str, path: str, body: Optional[Mapping[str, Any]]) -> Any:

@@ -43,7 +43,7 @@ def test_text(content: bytes, size: int, text: str) -> None:
 
 def _run(**params: Any) -> dict[str, Any]:
     limits = {"max_bytes": reading.MAX_BYTES, "timeout": 5.0}
-    usual = {"text": None, "path": None, "user": None, "source": "any", **limits}
+    usual = {"loki": None, "text": None, "path": None, "user": None, "source": "any", **limits}
     return diagnosis.run({**usual, **params}, False)
 
 
