@@ -143,7 +143,8 @@ overview:
   description:
     - What stands where, whatever was asked for. C(going_on) with what each waits for and until when, C(for_a_person)
       with C(what_to_do) and the folder on the controller with the node's C(evidence), C(refusals) of the last day by
-      gate, C(last_acts), C(commands) that people gave, C(breaker), C(stopped), C(restored), C(mode) and C(cluster).
+      gate, C(last_acts), C(commands) that people gave, C(breaker), C(stopped), C(restored), C(mode), C(cluster), and
+      C(silent_agents), the nodes whose agent is not heard while others are.
   returned: success
   type: dict
   sample:

@@ -17,6 +17,7 @@ from .spool import Spool
 
 _DEADLINE = 20.0  # seconds of an exchange
 _MUNGE_DEADLINE = 5.0
+_ALIVE_EVERY = 300.0  # seconds after which one that has nothing to report says so
 _FIRST_PAUSE, _LAST_PAUSE = 1.0, 60.0
 _SHORTEST_PAUSE = 2.0  # which leaves room in what the controller takes from one address
 
@@ -35,7 +36,7 @@ class Delivery:
     def __init__(self, config: Config, boot_id: str, spool: Spool, log: Callable[[str], None]) -> None:
         self._config, self._boot_id, self._spool, self._log = config, boot_id, spool, log
         self._trouble = ""
-        self._known = False  # whether the controller heard of this boot
+        self._next = 0.0  # when the controller is to hear of this boot again
 
     def run(self, ended: Callable[[], bool]) -> None:
         """Deliver until the end; a controller that is away is tried again, less and less often."""
@@ -43,7 +44,7 @@ class Delivery:
         while not ended():
             self._spool.wait(1.0)
             reports = self._spool.oldest(protocol.MAX_REPORTS)
-            if not reports and self._known:
+            if not reports and time.monotonic() < self._next:
                 continue
             if self.deliver(reports):
                 pause = _FIRST_PAUSE
@@ -63,7 +64,7 @@ class Delivery:
     def deliver(self, reports: list) -> bool:
         """Offer reports to one controller after the other; whether one answered and had room for them.
 
-        The first time there may be none: then it only hears which boot the node is in.
+        There may be none: then it only hears that the agent is there, and which boot the node is in.
         """
         troubles = []
         for host in self._config.controllers:
@@ -78,7 +79,8 @@ class Delivery:
 
     def _settle(self, answer: protocol.Answer, offered: int) -> bool:
         self._tell("")
-        self._known = True
+        # not all nodes of a cluster at the same moment
+        self._next = time.monotonic() + _ALIVE_EVERY * random.uniform(0.8, 1.2)  # noqa: S311 (no secret)
         for name, why in answer.refused.items():
             self._log("the controller never takes report %s: %s" % (ascii(name), ascii(why)))
         self._spool.remove([*answer.taken, *answer.refused])

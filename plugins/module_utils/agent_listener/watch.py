@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import logging
 import socket
@@ -23,6 +24,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.error
     Absent,
     Unreachable,
 )
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import silent_agents
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.session import LedgerSession
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.store import Store
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.resend import Resend
@@ -35,6 +37,7 @@ SOURCE = believe.SOURCE
 _LOOK_EVERY = 1.0  # seconds, when no agent says anything
 _MACHINES_EVERY, _MACHINES_SOON = 60.0, 2.0  # the latter when an agent of an unknown node spoke
 _REPORTS = (100.0, 1.0)  # of one node: at once, and in a second
+_HEARD_EVERY = 15.0  # seconds between two writes of who was heard
 _RESOLVED_FOR = 600.0
 _RESOLVE_DEADLINE = 5.0
 
@@ -60,6 +63,8 @@ class Book:
         self._resend = Resend()
         self._sent: set[tuple] = set()
         self._rooms: dict[str, Bucket] = {}
+        self._heard: dict[str, float] = {}
+        self._heard_at = float("-inf")
         self.machines: dict[str, Machine] = {}
         self.stranger = False
 
@@ -70,16 +75,27 @@ class Book:
             RecoveryError: the ledger cannot be asked; nothing is acknowledged.
         """
         with self._session.open(settings) as store:
-            self._refresh(store)
+            self._refresh(store, settings)
             now = store.now()
             answers = [self._keep(store, arrival, machine, now) for arrival, machine in arrivals]
+            self._hear([machine.name for _arrival, machine in arrivals], settings.state_dir, now)
             return answers, self._events(store, settings.cluster, now)
 
     def close(self) -> None:
         """End the session; the next look opens another."""
         self._session.close()
 
-    def _refresh(self, store: Store) -> None:
+    def _hear(self, names: list[str], state_dir: str, now: float) -> None:
+        """Keep who was heard; without that nobody is told who is silent, and the reports count for more."""
+        self._heard.update(dict.fromkeys(names, now))
+        if self._heard and self._steady() - self._heard_at >= _HEARD_EVERY:
+            self._heard_at = self._steady()
+            known = {machine.name for machine in self.machines.values()}
+            self._heard = {name: at for name, at in self._heard.items() if name in known}
+            with contextlib.suppress(OSError):
+                silent_agents.save(state_dir, self._heard)
+
+    def _refresh(self, store: Store, settings: Settings) -> None:
         if self._steady() - self._machines_at >= (_MACHINES_SOON if self.stranger else _MACHINES_EVERY):
             self.stranger = False
             known = store.machines.all()
@@ -92,6 +108,7 @@ class Book:
             self._machines_at = self._steady()
         if not self._restored:
             self._restore(store)
+            self._heard = silent_agents.load(settings.state_dir)
             self._restored = True
 
     def _restore(self, store: Store) -> None:

@@ -12,7 +12,13 @@ from __future__ import annotations
 import time
 from typing import Any, Mapping, Optional, Sequence
 
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import breaker, gates, plans, stop
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import (
+    breaker,
+    gates,
+    plans,
+    silent_agents,
+    stop,
+)
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.catalogue import JOB, KINDS, NODE
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.rows import (
     ESCALATED,
@@ -43,9 +49,10 @@ def overview(settings: Settings, store: Store, limit: int = 20) -> dict[str, Any
     Returns:
         `{cluster, mode, stopped, restored, breaker: {node | job: {failures, limit, broken}}, going_on: [incident],
         for_a_person: [incident with what_to_do], refusals: [{gate, targets, times, last_at, why}], last_acts:
-        [{incident, target, step, status, at, why}], commands: [{command, subject, who, reason, at}]}`; refusals are
-        those of the last day, and an incident is `{incident, target, target_kind, fault_kind, plan, step, why,
-        waits_for, waits_until, since, requested_by, evidence}`, `evidence` being a folder on the controller.
+        [{incident, target, step, status, at, why}], commands: [{command, subject, who, reason, at}], silent_agents:
+        [{node, heard_at}]}`; refusals are those of the last day, and an incident is `{incident, target, target_kind,
+        fault_kind, plan, step, why, waits_for, waits_until, since, requested_by, evidence}`, `evidence` being a folder
+        on the controller.
     """
     live = store.incidents.live()
     since = store.now() - _DAY
@@ -62,7 +69,15 @@ def overview(settings: Settings, store: Store, limit: int = 20) -> dict[str, Any
         "refusals": store.records.by_gate(since),
         "last_acts": store.steps.latest(_ACTS, limit),
         "commands": store.commands.since(0.0, limit),
+        "silent_agents": [vars(each) for each in agents_silent(settings, store)],
     }
+
+
+def agents_silent(settings: Settings, store: Store) -> list[silent_agents.Silent]:
+    """Nodes whose agents are silent; none where no agents report."""
+    if not settings.agents.port:
+        return []
+    return silent_agents.silent(silent_agents.load(settings.state_dir), settings.agents.silent_after, store.now())
 
 
 def what_to_do(incident: Incident) -> str:
@@ -90,6 +105,8 @@ def lines(seen: Mapping[str, Any], limit: int = 20) -> list[str]:
             made.append("breaker: the last %s repairs failed (%d), nothing new is begun; `reset-breaker`" % told)
     made += _section("going on", [_going_on(each) for each in seen["going_on"]], limit)
     made += _section("for a person", [_for_a_person(each) for each in seen["for_a_person"]], limit)
+    silent = ["%s, heard last at %s" % (each["node"], clock(each["heard_at"])) for each in seen["silent_agents"]]
+    made += _section("agents that are silent while others are heard", silent, limit)
     made += _section("refused in the last day", [_refusal(each) for each in seen["refusals"]], limit)
     made += _section("last acts", [_act(each) for each in seen["last_acts"]], limit)
     made += _section("last commands", [_command(each) for each in seen["commands"]], limit)

@@ -189,6 +189,7 @@ class AgentSettings:
     port: int = 0  # 0: nobody listens
     address: str = ""  # empty: all
     munge_socket: str = ""  # empty: munge's own
+    silent_after: float = 900.0  # seconds after which people are told of an agent that is not heard; 0: never
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,7 @@ class Standing:
         breaker: by target kind `{failures, broken}`.
         canary: `{sent_at, way}`, epoch seconds and seconds; each may be None.
         outbox: number of lines that are not told yet, by sink.
+        silent_agents: number of nodes whose agent is silent while others are heard.
     """
 
     stopped: bool
@@ -62,6 +63,7 @@ class Standing:
     breaker: Mapping[str, Mapping[str, Any]]
     canary: Mapping[str, Optional[float]] = field(default_factory=dict)
     outbox: Mapping[str, int] = field(default_factory=dict)
+    silent_agents: int = 0
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,7 @@ def _standing(known: Known) -> list[Family]:
             "Repairs that have failed in a row.",
             _each("target_kind", TARGET_KINDS, failures.get),
         ),
+        _one("agents_silent", "Nodes whose agent is silent while others are heard.", float(now.silent_agents)),
         Family(
             "outbox_lines", GAUGE, "Lines that are not told yet.", _each("sink", sorted(now.outbox), now.outbox.get)
         ),

@@ -41,7 +41,10 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.session import LedgerSession
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.store import Store
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.overview import breaker_state
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.overview import (
+    agents_silent,
+    breaker_state,
+)
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import Settings
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.show import totals as counted
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.show.metrics import (
@@ -150,6 +153,7 @@ def _read(settings: Settings, store: Store, totals: Totals) -> tuple[Standing, T
         breaker={kind: breaker_state(settings, store, kind) for kind in (NODE, JOB)},
         canary={"sent_at": bird.sent_at, "way": bird.way},
         outbox={"loki": Outbox(store.database, "loki").backlog()} if settings.loki.url else {},
+        silent_agents=len(agents_silent(settings, store)),
     )
     look = Look(
         at=now,

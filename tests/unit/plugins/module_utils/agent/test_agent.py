@@ -10,11 +10,19 @@ import os
 import secrets
 import socket
 import threading
+import time
 from pathlib import Path
 from typing import Any, Iterator
 
 import pytest
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.agent import config, disks, protocol, spool
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.agent import (
+    config,
+    delivery,
+    disks,
+    protocol,
+    spool,
+)
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.agent.delivery import Delivery
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.agent.records import (
     File,
     Position,
@@ -169,6 +177,28 @@ def test_a_disk_that_takes_nothing_keeps_no_report_from_being_sent(tmp_path: Pat
     kept.write()
     assert "cannot be written" in kept.trouble
     assert len(kept.oldest(9)) == 1
+
+
+class Offers(Delivery):
+    """To a controller that answers at once; keeps when it was offered something."""
+
+    at: list[float]
+
+    def deliver(self, reports: list) -> bool:
+        self.at.append(time.monotonic())
+        return self._settle(protocol.Answer("", [], {}), len(reports))
+
+
+def test_who_has_nothing_to_report_says_now_and_then_that_he_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery, "_ALIVE_EVERY", 1.5)
+    offers = Offers(TOLD, BOOT, Spool(str(tmp_path)), print)
+    offers.at = []
+    until = time.monotonic() + 10.0
+    offers.run(lambda: len(offers.at) > 1 or time.monotonic() > until)
+    first, second = offers.at
+    assert 1.2 <= second - first < 8.0
 
 
 @pytest.mark.parametrize(

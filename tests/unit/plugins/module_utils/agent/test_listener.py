@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import secrets
+from pathlib import Path
 from typing import Any, Optional
 
 import pytest
@@ -15,6 +16,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.agent
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.agent_listener.server import Arrival, Bucket
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.agent_listener.watch import Book, resolve
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import Forbidden
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import silent_agents
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import Target
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.rows import Request
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.store import Store
@@ -88,6 +90,26 @@ def test_what_is_sent_again(
     again = Book()  # after a restart
     assert len(again.look(settings, [])[1]) == (0 if meanwhile not in (nothing, an_incident_is_open) else first)
     again.close()
+
+
+def test_who_was_heard_is_kept_and_outlives_a_restart(ledger: LedgerSettings, store: Store, tmp_path: Path) -> None:
+    store.machines.put(NODE1)
+    settings = dataclasses.replace(Settings(cluster="lab", state_dir=str(tmp_path)), ledger=ledger)
+    silent_agents.save(str(tmp_path), {"node1": 1.0, "gone": 1.0})
+    clock = [1000.0]
+    book = Book(lambda: clock[0])
+    book.look(settings, [])
+    assert silent_agents.load(str(tmp_path)) == {"node1": 1.0}  # the other is no node any more
+    book.look(settings, [arrival()])
+    assert silent_agents.load(str(tmp_path)) == {"node1": 1.0}  # it was written just now
+    clock[0] += 16
+    book.look(settings, [])
+    assert store.now() - 60 < silent_agents.load(str(tmp_path))["node1"] <= store.now()
+    clock[0] += 16
+    (tmp_path / "agents-heard.json").unlink()
+    (answer,), _events = book.look(dataclasses.replace(settings, state_dir="/nonexistent"), [arrival(report())])
+    assert len(answer.taken) == 1  # a report is taken though nothing can be written there
+    book.close()
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,12 @@ from typing import Any
 
 import pytest
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.errors import BadInput
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import again, breaker, plans
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import (
+    again,
+    breaker,
+    plans,
+    silent_agents,
+)
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.fault import Target
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger import changes
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.rows import (
@@ -33,6 +38,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.recov
     what_to_do,
 )
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import (
+    AgentSettings,
     LedgerSettings,
     load,
 )
@@ -215,6 +221,27 @@ def test_the_overview(ledger: LedgerSettings, store: Store, tmp_path: Path) -> N
     for words in ("going on:", "for a person:", "refused in the last day:", "last acts:", "last commands:"):
         assert words in told
     assert any("until 2033-05-18" in line for line in told)
+
+
+@pytest.mark.parametrize(
+    ("agents", "ago", "told"),
+    [
+        ({"port": 6838}, {"node1": 10.0, "node2": 901.0}, ["node2"]),
+        ({"port": 6838, "silent_after": 5.0}, {"node1": 10.0, "node2": 901.0}, []),
+        ({"port": 0}, {"node1": 10.0, "node2": 901.0}, []),
+        ({"port": 6838}, None, []),
+    ],
+    ids=["one is silent", "all are", "nobody listens", "none was heard"],
+)
+def test_silent_agents_are_told(
+    ledger: LedgerSettings, store: Store, tmp_path: Path, agents: dict[str, Any], ago: Any, told: list[str]
+) -> None:
+    if ago is not None:
+        silent_agents.save(str(tmp_path), {name: store.now() - seconds for name, seconds in ago.items()})
+    settings = replace(settings_of(ledger, str(tmp_path)), agents=AgentSettings(**agents))
+    seen = overview(settings, store)
+    assert [each["node"] for each in seen["silent_agents"]] == told
+    assert [line.split(",")[0] for line in lines(seen) if "heard last at" in line] == ["  " + name for name in told]
 
 
 def test_long_lists_are_cut(ledger: LedgerSettings, store: Store, tmp_path: Path) -> None:

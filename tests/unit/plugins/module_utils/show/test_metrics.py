@@ -19,10 +19,15 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.error
     RecoveryError,
     Unreadable,
 )
-from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import heartbeat, stop
+from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery import (
+    heartbeat,
+    silent_agents,
+    stop,
+)
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger import changes
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.ledger.store import Store
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.recovery.settings import (
+    AgentSettings,
     LedgerSettings,
     MetricsSettings,
     Settings,
@@ -174,6 +179,14 @@ def test_what_is_not_known_is_left_out(server: MetricsServer, settings: Settings
     ]
     server.look(settings)
     assert values(server)["job_recovery_ledger_up"] == 1
+
+
+def test_silent_agents_are_counted(server: MetricsServer, settings: Settings, store: Store) -> None:
+    heard = {"node1": store.now(), "node2": store.now() - 1000.0, "node3": store.now() - 2000.0}
+    silent_agents.save(settings.state_dir, heard)
+    for port, number in ((0, 0.0), (6838, 2.0)):
+        server.look(replace(settings, agents=AgentSettings(port)))
+        assert values(server)["job_recovery_agents_silent"] == number
 
 
 def test_a_stop_is_told(server: MetricsServer, settings: Settings, store: Store) -> None:
