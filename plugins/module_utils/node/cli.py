@@ -239,6 +239,12 @@ def _health(_request: Request, here: Here) -> dict:
     return health.check(here.configuration)
 
 
+def _test_step(_request: Request, here: Here) -> dict:
+    from . import machine, mpi_step
+
+    return mpi_step.run_step(here.configuration, machine.boot_id(here.proc), here.proc)
+
+
 def _kernel_look(request: Request, here: Here) -> dict:
     from . import kernel
 
@@ -308,6 +314,7 @@ VERBS = {
         required=("--path", "--uid", "--kib"),
     ),
     "health": Verb(_health),
+    "test-step": Verb(_test_step),
     "kernel-look": Verb(_kernel_look, options={"--code": r"[a-z][a-z0-9_]{0,31}"}, required=("--code",)),
     "gpu-look": Verb(_gpu_look, options={"--device": _DEVICE}),
     "gpu-stop": Verb(_gpu_stop, options={"--name": _RESET}, required=("--name",)),

@@ -11,6 +11,10 @@ Shape, every key optional::
      "smbios_uuid_path": "/sys/class/dmi/id/product_uuid",
      "health_command": "/usr/local/sbin/node-health",      # absolute path; exits 0 when the node is fit
      "health_timeout": 60,                                 # seconds
+     "test_step": "pmix",                                  # srun's --mpi in the test step; empty: none is run
+     "test_step_timeout": 10,                              # seconds, of the step's task
+     "slurm_bin_dir": "/opt/slurm/bin",                    # where srun is; default: on PATH
+     "slurm_conf": "/opt/slurm/etc/slurm.conf",            # default: where srun looks by itself
      "reboot_command": "/usr/local/sbin/node-reboot",      # absolute path; default: systemctl reboot
      "gpu_clients": ["nvidia-persistenced.service"]}       # services that are stopped while a GPU is reset
 """
@@ -37,6 +41,10 @@ class Config(NamedTuple):
     smbios_uuid_path: str = "/sys/class/dmi/id/product_uuid"
     health_command: str = ""
     health_timeout: int = 60
+    test_step: str = ""
+    test_step_timeout: int = 10
+    slurm_bin_dir: str = ""
+    slurm_conf: str = ""
     reboot_command: str = ""
     gpu_clients: Sequence[str] = ()
 
@@ -95,6 +103,10 @@ _CHECKS = {
     "smbios_uuid_path": _is_path,
     "health_command": _is_path,
     "health_timeout": _is_seconds,
+    "test_step": _is_name,
+    "test_step_timeout": _is_seconds,
+    "slurm_bin_dir": _is_path,
+    "slurm_conf": _is_path,
     "reboot_command": _is_path,
     "gpu_clients": _is_services,
 }

@@ -57,7 +57,7 @@ ORDER: tuple[str, ...] = (
     DIAGNOSE,  # what the job's log says, for its user and for people
     END_ORPHANS,  # no process of the job is left on any of its nodes
     CLEAN_SPOOL,  # nothing of ended steps is left in the slurmd spool
-    VERIFY,  # configured resources, the site's health command
+    VERIFY,  # configured resources, the site's health command, a test step of Slurm
     UNCORDON,  # only ours; the out-of-service taint goes too
     RESUME,  # only ours, only after registration
     REQUEUE,  # restart count above the recorded one and PENDING or RUNNING and no COMPLETING

@@ -176,6 +176,7 @@ class NodeSettings:
     connect_timeout: float = 3.0
     spool_dir: str = ""  # empty: as the running cluster's configuration says
     health_command: str = ""  # a path on the node that exits 0 when the node is fit; empty: none
+    test_step: str = ""  # srun's --mpi in the test step that a node must pass before it goes back; empty: none
     reboot_by: str = HELPER  # who reboots a node that is alive: HELPER (over SSH), or SLURM (`scontrol reboot`)
     evidence_kib: int = 256  # of the kernel's log that are saved before a reboot; 0: nothing is
     job_log_kib: int = 512  # of an ended job's log that are read before it is requeued; 0: none
@@ -248,6 +249,7 @@ class Limits:
     suspect_users: int = 3  # of so many different users
     suspect_window: float = 21600.0
     health_timeout: float = 60.0
+    test_step_timeout: float = 10.0
 
 
 KERNEL, JOB_LOG = LOKI_READS = ("kernel", "job")

@@ -1,7 +1,7 @@
 # Copyright: mission_control.job_recovery contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Is the node fit? What Slurm promises its users is there, and the site's own health command says so."""
+"""Is the node fit? What Slurm promises its users is there, the site's own health command says so, and a step runs."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm
 from ansible_collections.mission_control.job_recovery.plugins.module_utils.slurm.models import Node
 
 _GPU_DEADLINE = 20.0
+_TEST_STEP_MORE = 8.0  # seconds beyond the task's, for srun and SSH
 _GPU_GRACE = 60.0  # seconds that a GPU may take to answer after its reset, or its driver after a boot
 
 
@@ -45,10 +46,10 @@ class Verify(Plain):
     """Waits for: `node_registered`, should slurmd be gone again.
 
     Failed when slurmd registered with less than configured, with other numbers than before the repair, when the
-    health command says no, or when the GPU for which the node was repaired is not fit after a short time; evidence of
-    the node is saved then, for the person who gets it. A kubelet that is slow is not asked for here but before
-    `uncordon`.
-    Proof: Slurm's state and numbers, the health command's exit code, and the GPUs' state.
+    health command says no, when the test step does not run, or when the GPU for which the node was repaired is not fit
+    after a short time; evidence of the node is saved then, for the person who gets it. A kubelet that is slow is not
+    asked for here but before `uncordon`.
+    Proof: Slurm's state and numbers, the exit codes of the health command and of the test step, and the GPUs' state.
     """
 
     name = plans.VERIFY
@@ -67,10 +68,12 @@ class Verify(Plain):
                 answers.give(outcome)
         health = _health(answers, tools)
         gpus = _gpus(answers, tools)
+        stepped = _test_steps(answers, tools)
         for work in answers.open:
             node = nodes.get(work.incident)
             shown = {"state": node.state, "cpus": node.cpus, "memory_mb": node.memory_mb} if node is not None else {}
             shown = {**shown, **({"gpus": gpus[work.incident]} if work.incident in gpus else {})}
+            shown = {**shown, **({"test_step": stepped[work.incident]} if work.incident in stepped else {})}
             answers.give(done(work, proof={**shown, "health": health.get(work.incident, "no command")}))
         return _with_evidence(works, answers.all(), tools)
 
@@ -123,6 +126,35 @@ def _health(answers: Answers, tools: Tools) -> dict[int, int]:
         elif answer.data.get("fit") is not True:
             said = printable(str(answer.data.get("output", "")).strip().replace("\n", "; "))
             answers.give(failed(work, "the health command of %s says no: %s" % (work.target.name, said)))
+        else:
+            codes[work.incident] = answer.data.get("rc", 0)
+    return codes
+
+
+def _test_steps(answers: Answers, tools: Tools) -> dict[int, int]:
+    """Have Slurm run a step on the nodes of all open works that are Slurm's; by incident its exit code, where it ran.
+
+    Last: a node that looks fit so far may still start no step. All plans drain the node before they come here.
+    """
+    if not tools.settings.nodes.test_step:
+        return {}
+    works, seconds = answers.guarded()
+    told = ask_nodes(
+        works,
+        tools,
+        lambda work: ["test-step", *identity_words(work)] if slurm_name(work, tools) else None,
+        min(tools.settings.limits.test_step_timeout + _TEST_STEP_MORE, bounded(seconds)),
+    )
+    codes = {}
+    for work in works:
+        answer = told.get(work.incident)
+        if answer is None:
+            continue
+        if answer.error is not None:
+            answers.give(trouble(work, tools, answer.error))
+        elif answer.data.get("passed") is not True:
+            said = printable(str(answer.data.get("output", "")).strip().replace("\n", "; "))
+            answers.give(failed(work, "the test step on %s did not run well: %s" % (work.target.name, said)))
         else:
             codes[work.incident] = answer.data.get("rc", 0)
     return codes

@@ -304,6 +304,64 @@ def test_health(helper: Helper) -> None:
     assert helper.refusal("health") == "absent"
 
 
+SRUN = """\
+#!{python}
+import os, subprocess, sys
+options = dict(word[2:].partition("=")[::2] for word in sys.argv[1:] if word.startswith("--"))
+first = next(place for place, word in enumerate(sys.argv) if place and not word.startswith("--"))
+mode = open({mode!r}).read()
+if "no-allocate" not in options:
+    sys.exit("srun: error: Unable to allocate resources: Requested node configuration is not available")
+if options["nodelist"] != "node7":
+    print("srun: error: Can't find an address, check slurm.conf", file=sys.stderr)
+    sys.exit(244)
+if mode == "bind":
+    print("srun: error: task 0 launch failed: Unspecified error", file=sys.stderr)
+    sys.exit(1)
+environment = dict(os.environ)
+if options["mpi"].startswith("pmix") and mode != "unserved":
+    environment["PMIX_RANK"] = "0"
+task = sys.argv[first:]
+if mode == "elsewhere":
+    task[-1] = task[-1].replace("cat ", "echo {other} ;: ")
+if mode == "stuck":
+    task[-1] = "sleep 60"
+rc = subprocess.run(task, env=environment).returncode
+print(os.environ.get("SLURM_CONF", ""))
+sys.exit(rc)
+"""
+
+
+@pytest.mark.parametrize(
+    ("mode", "config", "ended"),
+    [
+        ("", {}, (True, 0)),
+        ("", {"test_step": "none"}, (True, 0)),
+        ("", {"slurm_conf": "/opt/slurm.conf"}, (True, 0)),
+        ("", {"node_name": "node8"}, (False, 244)),
+        ("bind", {}, (False, 1)),
+        ("unserved", {}, (False, 0)),
+        ("elsewhere", {}, (False, 0)),
+        ("stuck", {}, (False, 124)),  # the task's own deadline, which holds when srun is gone, too
+        ("", {"test_step": ""}, "absent"),
+        ("", {"slurm_bin_dir": "/nowhere"}, "absent"),
+        ("", {"test_step": "pmix; id"}, "unreadable"),
+    ],
+)
+def test_a_step_runs_on_this_very_node(helper: Helper, mode: str, config: dict[str, Any], ended: Any) -> None:
+    (helper.folder / "mode").write_text(mode, encoding="utf-8")
+    srun = SRUN.format(python=sys.executable, mode=str(helper.folder / "mode"), other=OTHER_BOOT)
+    helper._program("bin/srun", srun)
+    helper.config.update({"node_name": "node7", "test_step": "pmix", "test_step_timeout": 1, **config})
+    if isinstance(ended, str):
+        assert helper.refusal("test-step") == ended
+        return
+    answer = helper.ask("test-step --if-boot-id " + BOOT_ID)
+    assert (answer["passed"], answer["rc"]) == ended
+    assert config.get("slurm_conf", "") in answer["output"]
+    assert helper.refusal("test-step --if-boot-id " + OTHER_BOOT) == "conflict"
+
+
 def test_a_long_answer_is_bounded(helper: Helper) -> None:
     command = helper.folder / "health"
     command.write_text("#!/bin/sh\nhead -c 3000000 /dev/zero | tr '\\0' x\n", encoding="utf-8")

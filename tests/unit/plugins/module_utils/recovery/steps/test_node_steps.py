@@ -723,6 +723,38 @@ def test_the_sites_health_command(site: Site, answer: Any, status: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        ({"passed": True, "rc": 0}, "done"),
+        ({"passed": False, "rc": 1, "output": "srun: error: task 0\x1b[31m launch failed\n"}, "failed"),
+        ({"passed": False, "rc": 0}, "failed"),
+        ({}, "failed"),
+        (Absent("no srun"), "failed"),
+        (TimedOut("x"), "waiting"),
+        (Conflict("this is another boot"), "failed"),
+    ],
+)
+def test_the_test_step(site: Site, answer: Any, status: str) -> None:
+    site.helper["ssh-node1", "test-step"] = answer
+    tools = site.tools(nodes={"test_step": "pmix"})
+    outcome = site.act_one(work_of("verify", site.machines["node1"]), tools)
+    assert outcome.status == status
+    assert outcome.why.isprintable()
+    assert status != "done" or outcome.proof["test_step"] == 0
+
+
+def test_no_test_step_on_a_node_that_is_not_fit_or_not_slurms(site: Site) -> None:
+    site.helper["ssh-node1", "test-step"] = {"passed": True, "rc": 0}
+    site.helper["ssh-node1", "health"] = {"fit": False, "rc": 1, "output": "no"}
+    tools = site.tools(nodes={"test_step": "pmix", "health_command": "/usr/local/sbin/fit"})
+    assert site.act_one(work_of("verify", site.machines["node1"]), tools).status == "failed"
+    site.helper["ssh-node1", "health"] = {"fit": True, "rc": 0}
+    of_kubernetes = replace(site.machines["node1"], slurm_name="")
+    assert "test_step" not in site.act_one(work_of("verify", of_kubernetes), tools).proof
+    assert not [asked for asked in site.asked if "test-step" in asked]
+
+
+@pytest.mark.parametrize(
     ("base", "flags", "reason", "plan", "status"),
     [
         ("IDLE", (), None, "reboot_by_power", "done"),
