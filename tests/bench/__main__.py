@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path
 
 import batch
+import fast_loss
 import job_logs
 import kubernetes_source
 import log_diagnosis
@@ -24,7 +25,7 @@ from measuring import Benchmark, Outcome, measure, table
 
 BENCHMARKS: tuple[Benchmark, ...] = (
     *preflight.BENCHMARKS, *slurm_source.BENCHMARKS, *kubernetes_source.BENCHMARKS, *log_diagnosis.BENCHMARKS,
-    *job_logs.BENCHMARKS, *batch.BENCHMARKS,
+    *job_logs.BENCHMARKS, *batch.BENCHMARKS, *fast_loss.BENCHMARKS,
 )
 
 
