@@ -125,4 +125,3 @@ def _summary(cases: Sequence[Case], told: dict[str, list[Story | None]]) -> int:
     good = sum(1 for case in cases if told[case.number][1].finished)
     print(f"\n{good} of {len(cases)} cases end well with recovery", flush=True)
     return 0 if good == len(cases) else 1
-

@@ -160,4 +160,3 @@ def _texts(data: Mapping[str, Any]) -> list[str]:
     if not isinstance(sizes, Mapping) or not all(isinstance(sizes.get(name), int) for name in files):
         raise Unreadable("the helper's answer is not understood")
     return [reading.text_of(content, sizes[name]) for name, content in files.items()]
-
