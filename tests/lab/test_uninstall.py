@@ -35,9 +35,10 @@ printf '[Unit]\\nAfter=network.target\\n' > {IMAGE}/usr/lib/systemd/system/slurm
 mount -t proc proc {IMAGE}/proc
 """
 _REMOVE_IMAGE = f"umount {IMAGE}/proc 2>/dev/null; rm -rf --one-file-system {IMAGE}"
-#: Everything of ours by its name. The database stays, and so do logs and what other programs keep of us.
+#: Everything of ours by its name. The database stays, and so do logs and what others keep: a registry its charts.
 _LEFT = (
-    "find / -xdev \\( -path /proc -o -path /sys -o -path /var/lib/mysql -o -path /var/log -o -path /opt/lab \\) -prune "
+    "find / -xdev \\( -path /proc -o -path /sys -o -path /var/lib/mysql -o -path /var/log -o -path /opt/lab "
+    "-o -path /var/lib/docker-registry \\) -prune "
     "-o \\( -iname '*job-recovery*' -o -iname '*job_recovery*' \\) -print; "
     "getent passwd job-recovery; getent group job-recovery; grep -l job-recovery@ /root/.ssh/authorized_keys; true"
 )
